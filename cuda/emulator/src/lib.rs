@@ -1,1 +1,4 @@
 //! Work in progress.
+
+pub mod num;
+pub mod parse;

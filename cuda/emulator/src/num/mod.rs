@@ -1,0 +1,1 @@
+//! The arithmetic of PTX: pure functions on values and bit patterns.
