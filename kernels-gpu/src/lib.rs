@@ -1,2 +1,16 @@
+//! The GPU kernels of hopper-proj, and what both sides must agree on.
+//!
+//! [`layout`] and [`instances`] are read by the host too: a tile size, a thread count or an argument's order is written
+//! once, here. The kernels themselves exist on `nvptx64` only; [`instances`] lists every compiled one.
 #![no_std]
-//! Kernels.
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+
+pub mod instances;
+pub mod layout;
+
+#[cfg(target_arch = "nvptx64")]
+mod floor;
+#[cfg(target_arch = "nvptx64")]
+mod gemv;
+#[cfg(target_arch = "nvptx64")]
+mod ring;

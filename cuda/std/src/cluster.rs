@@ -1,0 +1,68 @@
+//! Clusters of CTAs and their distributed shared memory (PTX ISA §9.7.13.3 `barrier.cluster`, §9.7.9.22 `mapa`, sm_90).
+
+use crate::shared::SharedAddr;
+use core::arch::asm;
+
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned"]
+    fn arrive_relaxed_aligned();
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive.aligned"]
+    fn arrive_aligned();
+    #[link_name = "llvm.nvvm.barrier.cluster.wait.aligned"]
+    fn wait_aligned();
+}
+
+/// An address in the `.shared::cluster` window: shared memory of any CTA of the cluster.
+pub type ClusterAddr = u32;
+
+/// `%cluster_ctarank`: the CTA's rank in its cluster.
+#[inline(always)]
+pub fn cta_rank() -> u32 {
+    let rank: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {0}, %cluster_ctarank;", out(reg32) rank, options(pure, nomem, nostack)) };
+    rank
+}
+
+/// `barrier.cluster.arrive.relaxed.aligned`: arrives without ordering memory; enough to say that this CTA has started.
+#[inline(always)]
+pub fn arrive_relaxed() {
+    // SAFETY: convergent; every thread of the cluster calls it, the warp together.
+    unsafe { arrive_relaxed_aligned() }
+}
+
+/// `barrier.cluster.arrive.aligned`: arrives and releases what this thread wrote.
+#[inline(always)]
+pub fn arrive() {
+    // SAFETY: convergent; every thread of the cluster calls it, the warp together.
+    unsafe { arrive_aligned() }
+}
+
+/// `barrier.cluster.wait.aligned`: waits until every thread of the cluster has arrived and acquires what they released.
+#[inline(always)]
+pub fn wait() {
+    // SAFETY: convergent; every thread of the cluster calls it after an arrival, the warp together.
+    unsafe { wait_aligned() }
+}
+
+/// `mapa.shared::cluster`: where `address` of this CTA lies in the CTA of rank `rank`.
+#[inline(always)]
+pub fn map_shared(address: SharedAddr, rank: u32) -> ClusterAddr {
+    let mapped: u32;
+    // SAFETY: address arithmetic.
+    unsafe {
+        asm!("mapa.shared::cluster.u32 {0}, {1}, {2};", out(reg32) mapped, in(reg32) address, in(reg32) rank,
+            options(pure, nomem, nostack))
+    };
+    mapped
+}
+
+/// `st.shared::cluster.f32`.
+///
+/// # Safety
+/// `address` is 4 aligned bytes of a CTA that has started and has not exited, and no other thread touches them unordered.
+#[inline(always)]
+pub unsafe fn store_f32(address: ClusterAddr, value: f32) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("st.shared::cluster.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
+}

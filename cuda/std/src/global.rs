@@ -1,0 +1,55 @@
+//! Global memory (PTX ISA §9.7.8 `ld`/`st`): loads that a predicate may switch off, so that edges read nothing.
+
+use core::arch::asm;
+
+/// `ld.global.v4.b32` where `live`, zeros elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 16 and its 16 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_v4_or_zero(address: u64, live: bool) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {5}, 0; mov.b32 {0}, 0; mov.b32 {1}, 0; mov.b32 {2}, 0; mov.b32 {3}, 0;",
+            "@p ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, in(reg32) u32::from(live),
+            options(readonly, nostack))
+    };
+    [a, b, c, d]
+}
+
+/// `ld.global.u16` where `live`, zero elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 2 and its 2 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_u16_or_zero(address: u64, live: bool) -> u32 {
+    let value: u32;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0; @p ld.global.u16 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), options(readonly, nostack))
+    };
+    value
+}
+
+/// `st.global.b16`.
+///
+/// # Safety
+/// `address` is a multiple of 2 and its 2 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_u16(address: u64, value: u16) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("st.global.b16 [{0}], {1};", in(reg64) address, in(reg16) value, options(nostack)) };
+}
+
+/// `st.global.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_u32(address: u64, value: u32) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("st.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}

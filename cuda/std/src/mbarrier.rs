@@ -1,0 +1,59 @@
+//! Barriers in shared memory that count arrivals and transferred bytes (PTX ISA §9.7.13.15 `mbarrier`, sm_90).
+
+use crate::shared::SharedAddr;
+use core::arch::asm;
+
+/// `mbarrier.init`: the barrier's phase ends after `arrivals` arrivals and all expected bytes.
+///
+/// # Safety
+/// `barrier` is 8 aligned bytes of this CTA's shared memory that nobody uses yet.
+#[inline(always)]
+pub unsafe fn init(barrier: SharedAddr, arrivals: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("mbarrier.init.shared::cta.b64 [{0}], {1};", in(reg32) barrier, in(reg32) arrivals, options(nostack))
+    };
+}
+
+/// Makes initialised barriers visible to the cluster and to the asynchronous proxy: `fence.mbarrier_init` and
+/// `fence.proxy.async` (PTX ISA §9.7.13.4).
+#[inline(always)]
+pub fn fence_init() {
+    // SAFETY: fences only order accesses.
+    unsafe {
+        asm!("fence.mbarrier_init.release.cluster;", options(nostack));
+        asm!("fence.proxy.async.shared::cta;", options(nostack));
+    }
+}
+
+/// `mbarrier.arrive.expect_tx`: arrives once and makes the phase wait for `bytes` more.
+///
+/// # Safety
+/// `barrier` was initialised, and this ordered before the call.
+#[inline(always)]
+pub unsafe fn arrive_expect_tx(barrier: SharedAddr, bytes: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{0}], {1};", in(reg32) barrier, in(reg32) bytes,
+            options(nostack))
+    };
+}
+
+/// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it is visible after.
+///
+/// # Safety
+/// `barrier` was initialised, and this ordered before the call.
+#[inline(always)]
+pub unsafe fn wait_parity(barrier: SharedAddr, parity: u32) {
+    loop {
+        let done: u32;
+        // SAFETY: as the caller promises.
+        unsafe {
+            asm!("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
+                out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
+        };
+        if done != 0 {
+            return;
+        }
+    }
+}

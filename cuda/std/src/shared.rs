@@ -1,0 +1,55 @@
+//! Shared memory by 32-bit address (PTX ISA §5.1.5, §9.7.8 `ld`/`st`).
+
+use core::arch::{asm, global_asm};
+
+// Bulk copies want 16-byte alignment and swizzled tiles 1024.
+global_asm!(".extern .shared .align 1024 .b8 dyn_smem[];");
+
+/// An address in the `.shared` window of this CTA, in bytes.
+pub type SharedAddr = u32;
+
+/// The address of the CTA's dynamic shared memory, whose size the launch gives.
+#[inline(always)]
+pub fn dynamic_base() -> SharedAddr {
+    let address: u32;
+    // SAFETY: takes the address of a variable; accesses nothing.
+    unsafe { asm!("mov.u32 {0}, dyn_smem;", out(reg32) address, options(pure, nomem, nostack)) };
+    address
+}
+
+/// `ld.shared.v4.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 16 and its 16 bytes were written before by this thread or by one ordered before it.
+#[inline(always)]
+pub unsafe fn load_v4(address: SharedAddr) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("ld.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address, options(readonly, nostack))
+    };
+    [a, b, c, d]
+}
+
+/// `ld.shared.f32`.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes were written before by this thread or by one ordered before it.
+#[inline(always)]
+pub unsafe fn load_f32(address: SharedAddr) -> f32 {
+    let value: f32;
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) address, options(readonly, nostack)) };
+    value
+}
+
+/// `st.shared.f32`.
+///
+/// # Safety
+/// `address` is a multiple of 4 inside this CTA's shared memory, and no other thread touches it unordered.
+#[inline(always)]
+pub unsafe fn store_f32(address: SharedAddr, value: f32) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
+}

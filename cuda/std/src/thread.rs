@@ -1,0 +1,34 @@
+//! Thread and block indices, and the barrier of a CTA (PTX ISA §10 special registers, §9.7.13.1 `barrier.cta`).
+
+use core::arch::nvptx;
+
+macro_rules! special_registers {
+    ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            // SAFETY: reading a special register has no precondition.
+            unsafe { nvptx::$intrinsic() as u32 }
+        }
+    )* };
+}
+
+special_registers! {
+    /// `%tid.x`: the thread's index in its CTA.
+    thread_idx_x = _thread_idx_x;
+    /// `%ntid.x`: threads per CTA.
+    block_dim_x = _block_dim_x;
+    /// `%ctaid.x`: the CTA's index in the grid.
+    block_idx_x = _block_idx_x;
+    /// `%ctaid.y`: the CTA's index in the grid, second dimension.
+    block_idx_y = _block_idx_y;
+    /// `%nctaid.x`: CTAs in the grid.
+    grid_dim_x = _grid_dim_x;
+}
+
+/// `barrier.cta.sync.aligned.all 0`: waits for every thread of the CTA and orders their shared-memory accesses.
+#[inline(always)]
+pub fn sync_threads() {
+    // SAFETY: the intrinsic is convergent; every thread of the CTA reaches it because kernels call it in straight line.
+    unsafe { nvptx::_syncthreads() }
+}

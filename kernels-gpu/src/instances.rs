@@ -1,0 +1,355 @@
+//! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
+//! of the finished PTX and of its machine code hold the kernels to it.
+
+use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS};
+
+/// Lanes of a warp.
+pub const WARP: usize = 32;
+
+/// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemvArgs {
+    /// Activations, BF16 row-major `[m, k]`.
+    pub x: u64,
+    /// Weights in the order of [`crate::layout`], 16-byte aligned.
+    pub weights: u64,
+    /// Output, BF16 row-major `[m, n]`.
+    pub y: u64,
+    /// Tokens.
+    pub m: u32,
+    /// Weight rows.
+    pub n: u32,
+    /// Weight columns.
+    pub k: u32,
+}
+
+/// What a `floor_read` kernel is given, as its one by-value parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloorArgs {
+    /// The bytes to read, 16-byte aligned.
+    pub data: u64,
+    /// How many; a multiple of 16.
+    pub bytes: u64,
+    /// One `u32` per warp of the grid: the exclusive or of all words the warp has read.
+    pub out: u64,
+}
+
+/// One compiled GEMV: `y = x · Wᵀ` for BF16 weights, a cluster of CTAs per [`Gemv::rows`] weight rows.
+///
+/// The name spells the parameters in the order of the fields, a letter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gemv {
+    /// The entry's name in the PTX.
+    pub name: &'static str,
+    /// `w`: warps per CTA; they split K.
+    pub warps: usize,
+    /// `c`: CTAs per cluster; they split K too.
+    pub cluster: usize,
+    /// `s`: stages of each warp's ring.
+    pub stages: usize,
+    /// `g`: K groups (64 columns) per chunk.
+    pub groups: usize,
+    /// `n`: blocks of 8 tokens per CTA.
+    pub token_blocks: usize,
+    /// `r`: blocks of 16 rows per CTA, which share the x fragments that a warp has loaded.
+    pub row_blocks: usize,
+    /// `x`: x values per load: 8 where every row of x is 16-byte aligned, 1 anywhere.
+    pub x_values: usize,
+    /// CTAs that must fit on an SM (`.minnctapersm`).
+    pub min_ctas: usize,
+    /// Registers per thread that the machine code may use.
+    pub max_registers: usize,
+}
+
+/// One compiled reader: streams bytes through shared memory and does nothing else, to measure what the memory can deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// The entry's name in the PTX.
+    pub name: &'static str,
+    /// `w`: warps per CTA.
+    pub warps: usize,
+    /// `s`: stages of the CTA's ring.
+    pub stages: usize,
+    /// `b`: KiB per chunk.
+    pub chunk_kib: usize,
+    /// CTAs that must fit on an SM.
+    pub min_ctas: usize,
+    /// Registers per thread that the machine code may use.
+    pub max_registers: usize,
+}
+
+/// Lists the GEMV instances to the macro `$each`: name, then warps, cluster, stages, groups, token blocks, row blocks,
+/// x values; then CTAs per SM and registers per thread.
+///
+/// Rows with x8 follow the configurations measured for 16-row blocks, at equal CTAs and equal bytes in flight: a block of
+/// `r` times as many rows takes `c` times as many CTAs along K. The x1 rows serve shapes whose x rows cannot be 16-byte aligned.
+macro_rules! for_each_gemv {
+    ($each:ident) => {
+        $each! {
+            gemv_bf16_sm90_w4c1s2g1n1r2x8: 4 1 2 1 1 2 8, 4 96;
+            gemv_bf16_sm90_w4c2s2g1n1r2x8: 4 2 2 1 1 2 8, 4 96;
+            gemv_bf16_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 96;
+            gemv_bf16_sm90_w8c4s2g1n1r2x8: 8 4 2 1 1 2 8, 2 96;
+            gemv_bf16_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 2 96;
+            gemv_bf16_sm90_w16c2s2g1n1r2x8: 16 2 2 1 1 2 8, 1 96;
+            gemv_bf16_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 3 128;
+            gemv_bf16_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 3 128;
+            gemv_bf16_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 3 128;
+            gemv_bf16_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 3 128;
+            gemv_bf16_sm90_w4c1s2g1n4r4x8: 4 1 2 1 4 4 8, 3 168;
+            gemv_bf16_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
+            gemv_bf16_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
+            gemv_bf16_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
+            gemv_bf16_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 96;
+            gemv_bf16_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 128;
+            gemv_bf16_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 3 168;
+        }
+    };
+}
+
+/// Lists the readers to the macro `$each`: name, then warps, stages, KiB per chunk; then CTAs per SM and registers.
+macro_rules! for_each_floor {
+    ($each:ident) => {
+        $each! {
+            floor_read_sm90_w8s8b8: 8 8 8, 2 64;
+            floor_read_sm90_w8s6b16: 8 6 16, 2 64;
+        }
+    };
+}
+
+#[cfg(target_arch = "nvptx64")]
+pub(crate) use {for_each_floor, for_each_gemv};
+
+macro_rules! gemv_table {
+    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
+        /// Every compiled GEMV over BF16 weights.
+        pub const GEMV_BF16: &[Gemv] = &[$(Gemv {
+            name: stringify!($name), warps: $w, cluster: $c, stages: $s, groups: $g, token_blocks: $n, row_blocks: $r,
+            x_values: $x, min_ctas: $ctas, max_registers: $regs,
+        }),*];
+    };
+}
+for_each_gemv!(gemv_table);
+
+macro_rules! floor_table {
+    ($($name:ident: $w:literal $s:literal $b:literal, $ctas:literal $regs:literal;)*) => {
+        /// Every compiled reader.
+        pub const FLOOR_READ: &[Floor] = &[$(Floor {
+            name: stringify!($name), warps: $w, stages: $s, chunk_kib: $b, min_ctas: $ctas, max_registers: $regs,
+        }),*];
+    };
+}
+for_each_floor!(floor_table);
+
+/// Bytes of an mbarrier.
+const BARRIER_BYTES: usize = 8;
+/// Where the ring may start: a multiple of what bulk copies and 128-bit loads want.
+const RING_ALIGN: usize = 128;
+
+impl Gemv {
+    /// Threads per CTA.
+    pub const fn threads(&self) -> usize {
+        self.warps * WARP
+    }
+
+    /// Weight rows per cluster.
+    pub const fn rows(&self) -> usize {
+        self.row_blocks * UNIT_ROWS
+    }
+
+    /// Tokens per CTA; more tokens are further CTAs along the grid's y.
+    pub const fn tokens(&self) -> usize {
+        self.token_blocks * TOKEN_BLOCK
+    }
+
+    /// Warps of a cluster: into so many slices K is split.
+    pub const fn k_slices(&self) -> usize {
+        self.warps * self.cluster
+    }
+
+    /// Bytes of one row block's part of a chunk: one bulk copy.
+    pub const fn copy_bytes(&self) -> usize {
+        self.groups * BF16_UNIT_BYTES
+    }
+
+    /// Bytes of a chunk: one stage of a warp's ring.
+    pub const fn chunk_bytes(&self) -> usize {
+        self.row_blocks * self.copy_bytes()
+    }
+
+    /// Where the warps' rings start in dynamic shared memory; their mbarriers lie before.
+    pub const fn ring_offset(&self) -> usize {
+        (self.warps * self.stages * BARRIER_BYTES).next_multiple_of(RING_ALIGN)
+    }
+
+    /// Bytes of one warp's ring. Its partial sums take the ring's place once the stream has ended.
+    pub const fn ring_bytes(&self) -> usize {
+        self.stages * self.chunk_bytes()
+    }
+
+    /// FP32 values between two tokens of a warp's partial sums: four more than the rows, so that the lanes of a fragment
+    /// store to 32 different banks.
+    pub const fn partial_stride(&self) -> usize {
+        self.rows() + 4
+    }
+
+    /// Where the cluster's partial sums for this CTA arrive.
+    pub const fn mail_offset(&self) -> usize {
+        self.ring_offset() + self.warps * self.ring_bytes()
+    }
+
+    /// Dynamic shared memory of a CTA, in bytes.
+    pub const fn shared_bytes(&self) -> usize {
+        let share = (self.rows() * self.tokens()).div_ceil(self.cluster);
+        self.mail_offset() + if self.cluster > 1 { self.cluster * share * 4 } else { 0 }
+    }
+
+    /// The grid for `m` tokens and `n` weight rows: CTAs along x, token tiles along y. `None` where it exceeds CUDA's limits.
+    pub const fn grid(&self, m: usize, n: usize) -> Option<[u32; 3]> {
+        let x = n.div_ceil(self.rows()).checked_mul(self.cluster);
+        let y = m.div_ceil(self.tokens());
+        match x {
+            Some(x) if x <= i32::MAX as usize && y <= 65_535 => Some([x as u32, y as u32, 1]),
+            _ => None,
+        }
+    }
+
+    const fn entry(&self) -> Entry {
+        let tensor_ops = UNIT_STEPS * self.groups * self.row_blocks * self.token_blocks;
+        let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
+        Entry {
+            name: self.name,
+            threads: self.threads(),
+            min_ctas: self.min_ctas,
+            max_registers: self.max_registers,
+            shared_bytes: self.shared_bytes(),
+            cluster: self.cluster,
+            counts: [
+                ("bar.sync", 1),
+                ("bar.warp.sync", 2),
+                ("barrier.cluster.arrive", cluster_barriers),
+                ("barrier.cluster.wait", cluster_barriers),
+                ("mma.sync", tensor_ops),
+                ("shfl.sync", 0),
+            ],
+            tensor_cores: true,
+        }
+    }
+}
+
+impl Floor {
+    /// Threads per CTA.
+    pub const fn threads(&self) -> usize {
+        self.warps * WARP
+    }
+
+    /// Bytes of a chunk: one bulk copy.
+    pub const fn chunk_bytes(&self) -> usize {
+        self.chunk_kib * 1024
+    }
+
+    /// Where the ring starts in dynamic shared memory; its mbarriers lie before.
+    pub const fn ring_offset(&self) -> usize {
+        (self.stages * BARRIER_BYTES).next_multiple_of(RING_ALIGN)
+    }
+
+    /// Dynamic shared memory of a CTA, in bytes.
+    pub const fn shared_bytes(&self) -> usize {
+        self.ring_offset() + self.stages * self.chunk_bytes()
+    }
+
+    const fn entry(&self) -> Entry {
+        Entry {
+            name: self.name,
+            threads: self.threads(),
+            min_ctas: self.min_ctas,
+            max_registers: self.max_registers,
+            shared_bytes: self.shared_bytes(),
+            cluster: 1,
+            counts: [
+                ("bar.sync", 2),
+                ("bar.warp.sync", 0),
+                ("barrier.cluster.arrive", 0),
+                ("barrier.cluster.wait", 0),
+                ("mma.sync", 0),
+                ("shfl.sync", 5),
+            ],
+            tensor_cores: false,
+        }
+    }
+}
+
+/// What the build and its checks need to know of an entry of the PTX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry's name.
+    pub name: &'static str,
+    /// Threads per CTA, for `.maxntid`.
+    pub threads: usize,
+    /// CTAs per SM, for `.minnctapersm`.
+    pub min_ctas: usize,
+    /// Registers per thread that the machine code may use.
+    pub max_registers: usize,
+    /// Dynamic shared memory, in bytes.
+    pub shared_bytes: usize,
+    /// CTAs per cluster.
+    pub cluster: usize,
+    /// How often each barrier and warp-wide instruction occurs in the PTX, by mnemonic prefix. One that is not listed may
+    /// not occur.
+    pub counts: [(&'static str, usize); 6],
+    /// Whether the machine code must show tensor-core instructions fed by 128-bit shared loads in its main loop; else
+    /// 128-bit shared loads alone.
+    pub tensor_cores: bool,
+}
+
+/// Every entry of the PTX.
+pub fn entries() -> impl Iterator<Item = Entry> {
+    GEMV_BF16.iter().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::format;
+
+    /// The largest dynamic shared memory that a CTA may ask for on sm_90.
+    const MAX_SHARED: usize = 227 * 1024;
+
+    #[test]
+    fn a_name_spells_the_parameters() {
+        for i in GEMV_BF16 {
+            let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
+            let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
+            assert_eq!(i.name, format!("gemv_bf16_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
+        }
+        for i in FLOOR_READ {
+            assert_eq!(i.name, format!("floor_read_sm90_w{}s{}b{}", i.warps, i.stages, i.chunk_kib));
+        }
+    }
+
+    #[test]
+    fn every_instance_fits_an_sm() {
+        for i in entries() {
+            assert!(i.shared_bytes <= MAX_SHARED, "{}", i.name);
+            assert!(i.min_ctas * (i.shared_bytes + 1024) <= 228 * 1024, "{}", i.name);
+            assert!(i.min_ctas * i.threads * i.max_registers <= 65_536, "{}", i.name);
+        }
+    }
+
+    #[test]
+    fn partial_sums_fit_the_ring_they_replace() {
+        for i in GEMV_BF16 {
+            assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (at, i) in entries().enumerate() {
+            assert!(entries().skip(at + 1).all(|other| other.name != i.name), "{}", i.name);
+        }
+    }
+}
