@@ -88,12 +88,12 @@ pub struct Floor {
 macro_rules! for_each_gemv {
     ($each:ident) => {
         $each! {
-            gemv_bf16_sm90_w4c1s2g1n1r2x8: 4 1 2 1 1 2 8, 4 96;
-            gemv_bf16_sm90_w4c2s2g1n1r2x8: 4 2 2 1 1 2 8, 4 96;
-            gemv_bf16_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 96;
-            gemv_bf16_sm90_w8c4s2g1n1r2x8: 8 4 2 1 1 2 8, 2 96;
-            gemv_bf16_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 2 96;
-            gemv_bf16_sm90_w16c2s2g1n1r2x8: 16 2 2 1 1 2 8, 1 96;
+            gemv_bf16_sm90_w4c1s2g1n1r2x8: 4 1 2 1 1 2 8, 4 80;
+            gemv_bf16_sm90_w4c2s2g1n1r2x8: 4 2 2 1 1 2 8, 4 80;
+            gemv_bf16_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 80;
+            gemv_bf16_sm90_w8c4s2g1n1r2x8: 8 4 2 1 1 2 8, 3 80;
+            gemv_bf16_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 3 80;
+            gemv_bf16_sm90_w16c2s2g1n1r2x8: 16 2 2 1 1 2 8, 1 80;
             gemv_bf16_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 3 128;
             gemv_bf16_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 3 128;
             gemv_bf16_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 3 128;
@@ -102,8 +102,8 @@ macro_rules! for_each_gemv {
             gemv_bf16_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
             gemv_bf16_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
             gemv_bf16_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
-            gemv_bf16_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 96;
-            gemv_bf16_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 128;
+            gemv_bf16_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 80;
+            gemv_bf16_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 144;
             gemv_bf16_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 3 168;
         }
     };
@@ -113,8 +113,8 @@ macro_rules! for_each_gemv {
 macro_rules! for_each_floor {
     ($each:ident) => {
         $each! {
-            floor_read_sm90_w8s8b8: 8 8 8, 2 64;
-            floor_read_sm90_w8s6b16: 8 6 16, 2 64;
+            floor_read_sm90_w8s8b8: 8 8 8, 2 32;
+            floor_read_sm90_w8s6b16: 8 6 16, 2 32;
         }
     };
 }
@@ -142,6 +142,17 @@ macro_rules! floor_table {
     };
 }
 for_each_floor!(floor_table);
+
+/// Whether two names are the same, at compile time.
+#[cfg(target_arch = "nvptx64")]
+pub(crate) const fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
 
 /// Bytes of an mbarrier.
 const BARRIER_BYTES: usize = 8;
@@ -306,7 +317,10 @@ pub struct Entry {
 
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    GEMV_BF16.iter().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
+    GEMV_BF16
+        .iter()
+        .map(Gemv::entry)
+        .chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
 #[cfg(test)]
@@ -326,7 +340,10 @@ mod tests {
             assert_eq!(i.name, format!("gemv_bf16_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
         }
         for i in FLOOR_READ {
-            assert_eq!(i.name, format!("floor_read_sm90_w{}s{}b{}", i.warps, i.stages, i.chunk_kib));
+            assert_eq!(
+                i.name,
+                format!("floor_read_sm90_w{}s{}b{}", i.warps, i.stages, i.chunk_kib)
+            );
         }
     }
 

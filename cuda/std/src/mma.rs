@@ -8,7 +8,16 @@ unsafe extern "unadjusted" {
     #[link_name = "llvm.nvvm.mma.m16n8k16.row.col.bf16"]
     #[allow(clippy::too_many_arguments)]
     fn mma_bf16(
-        a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32, c0: f32, c1: f32, c2: f32, c3: f32,
+        a0: u32,
+        a1: u32,
+        a2: u32,
+        a3: u32,
+        b0: u32,
+        b1: u32,
+        c0: f32,
+        c1: f32,
+        c2: f32,
+        c3: f32,
     ) -> Accumulator;
 }
 

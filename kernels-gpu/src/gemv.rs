@@ -1,0 +1,265 @@
+//! `gemv_bf16`: `y = x · Wᵀ` for few tokens, bound by the stream of the weights.
+//!
+//! Weight rows are the M side of the tensor-core instruction and tokens its N side. A cluster serves `r` blocks of 16 rows
+//! for `n` blocks of 8 tokens; its warps split K into contiguous slices, `w` in each of `c` CTAs:
+//!
+//! ```text
+//!            K →
+//!  rows      [ CTA 0: warp 0 | warp 1 | … | warp w-1 ][ CTA 1: warp 0 | … ] …      every warp: its own ring of bulk copies
+//!  16·r      └──────── partial sums, shared memory ───┘└──────────┘
+//!            └────────── CTA i adds the cluster's sums for its share of the outputs, in rank order ──────┘
+//! ```
+//!
+//! * Each warp streams its slice through a ring of its own, so no barrier of the CTA stands in the loop.
+//! * A warp loads its x fragments once per chunk, ahead of the weights' arrival, and uses them for all `r` row blocks.
+//! * The order of every sum is fixed by the instance alone, so equal calls give equal bits.
+//! * The weights are asked for before `griddepcontrol.wait`: they stream in while the kernel before ends. They must
+//!   therefore not be written by that kernel; x and y may be.
+
+use crate::instances::{GEMV_BF16, Gemv, GemvArgs, for_each_gemv};
+use crate::layout::{BF16_STEP_BYTES, BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_K, UNIT_ROWS, UNIT_STEPS, units};
+use crate::ring::Ring;
+use cuda_std::shared::SharedAddr;
+use cuda_std::{cluster, convert, global, mma, pdl, shared, thread, warp};
+
+const fn find(name: &str) -> Gemv {
+    let mut at = 0;
+    while !crate::instances::same(GEMV_BF16[at].name, name) {
+        at += 1;
+    }
+    GEMV_BF16[at]
+}
+
+trait Instance {
+    const GEMV: Gemv;
+}
+
+/// Bytes of a BF16 value.
+const BF16: u64 = 2;
+/// Consecutive x values that a lane needs per unit: its B fragments of all four steps.
+const LANE_K: u32 = 16;
+
+/// The B fragments of a lane for one unit and one token block: a pair of registers per step.
+type XFragments = [u32; 2 * UNIT_STEPS];
+
+/// One token's x values for this lane: where they start, and how many columns may be read (0 for a token beyond m).
+#[derive(Clone, Copy)]
+struct XRow {
+    address: u64,
+    columns: u32,
+}
+
+impl XRow {
+    /// Loads the lane's sixteen values from column `k` on; columns from the limit on are zeros and are not read.
+    #[inline(always)]
+    unsafe fn load<const X: usize>(&self, k: u32) -> XFragments {
+        let at = self.address + u64::from(k) * BF16;
+        if X == 8 {
+            // SAFETY: predicated on the limit; rows are 16-byte aligned and columns a multiple of 8, so eight values are
+            // either all inside or all outside.
+            let half = |c: u32| unsafe { global::load_v4_or_zero(at + u64::from(c) * BF16, k + c < self.columns) };
+            let ([a, b, c, d], [e, f, g, h]) = (half(0), half(8));
+            [a, b, c, d, e, f, g, h]
+        } else {
+            // SAFETY: predicated on the limit, value by value.
+            let value = |c: u32| unsafe { global::load_u16_or_zero(at + u64::from(c) * BF16, k + c < self.columns) };
+            let pair = |p: u32| value(2 * p) | value(2 * p + 1) << 16;
+            [pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7)]
+        }
+    }
+}
+
+/// The slice `[first, last)` of `chunks` that falls to worker `index` of `workers`.
+#[inline(always)]
+fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
+    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers)) as u32;
+    (bound(index), bound(index + 1))
+}
+
+/// One CTA. `G`, `R`, `N` and `X` repeat the instance's parameters of these letters, as array lengths want them.
+#[inline(always)]
+unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(args: GemvArgs) {
+    const { assert!(I::GEMV.groups == G && I::GEMV.row_blocks == R && I::GEMV.token_blocks == N && I::GEMV.x_values == X) };
+    let warps = const { I::GEMV.warps as u32 };
+    let ctas = const { I::GEMV.cluster as u32 };
+    let stages = const { I::GEMV.stages as u32 };
+    let chunk_bytes = const { I::GEMV.chunk_bytes() as u32 };
+    let copy_bytes = const { I::GEMV.copy_bytes() as u32 };
+    let ring_bytes = const { I::GEMV.ring_bytes() as u32 };
+    let rows = const { I::GEMV.rows() as u32 };
+
+    pdl::launch_dependents();
+    let (lane, warp) = (warp::lane_id(), warp::warp_id());
+    let rank = if ctas > 1 { cluster::cta_rank() } else { 0 };
+    let row_tile = thread::block_idx_x() / ctas;
+    let first_token = thread::block_idx_y() * const { I::GEMV.tokens() as u32 };
+    let base = shared::dynamic_base();
+    let own_ring = base + const { I::GEMV.ring_offset() as u32 } + warp * ring_bytes;
+    let mut ring = Ring::new(base + warp * (stages * 8), own_ring, chunk_bytes, stages);
+
+    // This warp's slice of K, in chunks of G groups. Row blocks beyond the last are read as the last, and not stored.
+    let (row_units, groups) = units(args.n as usize, args.k as usize);
+    let chunks = groups.div_ceil(G) as u32;
+    let (first, last) = slice(chunks, rank * warps + warp, warps * ctas);
+    let row_bytes = (groups * BF16_UNIT_BYTES) as u64;
+    let sources: [u64; R] = core::array::from_fn(|r| {
+        let unit = (row_tile * R as u32 + r as u32).min(row_units as u32 - 1);
+        args.weights + u64::from(unit) * row_bytes
+    });
+    let groups_of = |chunk: u32| (groups as u32 - chunk * G as u32).min(G as u32);
+    let fill = |ring: &Ring, stage: u32, chunk: u32| {
+        let bytes = groups_of(chunk) * BF16_UNIT_BYTES as u32;
+        // SAFETY: the packed weights hold all groups of every row block; the stage has been left by the whole warp.
+        unsafe {
+            ring.expect(stage, bytes * R as u32);
+            for (r, source) in sources.iter().enumerate() {
+                ring.copy(
+                    stage,
+                    r as u32 * copy_bytes,
+                    source + u64::from(chunk) * u64::from(copy_bytes),
+                    bytes,
+                );
+            }
+        }
+    };
+    if lane == 0 {
+        // SAFETY: the first use of this warp's barriers.
+        unsafe { ring.init() };
+        for stage in 0..stages {
+            if first + stage < last {
+                fill(&ring, stage, first + stage);
+            }
+        }
+    }
+    warp::sync_warp(u32::MAX);
+    if ctas > 1 {
+        cluster::arrive_relaxed();
+    }
+    pdl::wait();
+
+    let (g, t) = (lane / 4, lane % 4);
+    let x_rows: [XRow; N] = core::array::from_fn(|q| {
+        let token = first_token + (TOKEN_BLOCK * q) as u32 + g;
+        let columns = if token < args.m { args.k } else { 0 };
+        XRow {
+            address: args.x + u64::from(token) * u64::from(args.k) * BF16,
+            columns,
+        }
+    });
+    let mut acc = [[[0f32; 4]; N]; R];
+    let mut chunk = first;
+    while chunk < last {
+        // x comes from the L2 cache while the weights are still on their way.
+        let x: [[XFragments; N]; G] = core::array::from_fn(|u| {
+            let k = (chunk * G as u32 + u as u32) * UNIT_K as u32 + t * LANE_K;
+            // SAFETY: the host has checked that x holds m rows of k values, aligned as X demands.
+            x_rows.map(|row| unsafe { row.load::<X>(k) })
+        });
+        // SAFETY: initialised before the warp barrier above.
+        let data = unsafe { ring.wait() } + lane * 16;
+        for (u, x) in x.iter().enumerate() {
+            if G == 1 || (u as u32) < groups_of(chunk) {
+                for step in 0..UNIT_STEPS {
+                    for (r, acc) in acc.iter_mut().enumerate() {
+                        let at = r as u32 * copy_bytes + (u * BF16_UNIT_BYTES + step * BF16_STEP_BYTES) as u32;
+                        // SAFETY: inside the chunk that has just landed.
+                        let a = unsafe { shared::load_v4(data + at) };
+                        for (acc, x) in acc.iter_mut().zip(x) {
+                            // SAFETY: the loop is uniform over the warp.
+                            unsafe { mma::m16n8k16_bf16(acc, a, [x[2 * step], x[2 * step + 1]]) };
+                        }
+                    }
+                }
+            }
+        }
+        warp::sync_warp(u32::MAX);
+        if lane == 0 && chunk + stages < last {
+            fill(&ring, ring.stage(), chunk + stages);
+        }
+        ring.advance();
+        chunk += 1;
+    }
+
+    // Every copy into this warp's ring has landed and been read: its partial sums go there, `[token][row]`.
+    let stride = const { I::GEMV.partial_stride() as u32 };
+    for (r, acc) in acc.iter().enumerate() {
+        for (q, acc) in acc.iter().enumerate() {
+            for (j, value) in acc.iter().enumerate() {
+                let token = (TOKEN_BLOCK * q) as u32 + 2 * t + (j % 2) as u32;
+                let row = (UNIT_ROWS * r + 8 * (j / 2)) as u32 + g;
+                // SAFETY: the warp's own ring, which the table's test shows to be large enough.
+                unsafe { shared::store_f32(own_ring + (token * stride + row) * 4, *value) };
+            }
+        }
+    }
+    thread::sync_threads();
+
+    let thread = thread::thread_idx_x();
+    let threads = warps * warp::WARP_SIZE;
+    let live = (args.m - first_token).min(const { I::GEMV.tokens() as u32 }) * rows;
+    let partials = base + const { I::GEMV.ring_offset() as u32 };
+    let cta_sum = |output: u32| {
+        let at = partials + (output / rows * stride + output % rows) * 4;
+        // SAFETY: written by every warp before the barrier above.
+        (0..warps).fold(0f32, |sum, warp| {
+            sum + unsafe { shared::load_f32(at + warp * ring_bytes) }
+        })
+    };
+    let store = |output: u32, sum: f32| {
+        let (token, row) = (first_token + output / rows, row_tile * rows + output % rows);
+        if row < args.n {
+            let at = args.y + (u64::from(token) * u64::from(args.n) + u64::from(row)) * BF16;
+            // SAFETY: the host has checked that y holds m rows of n values; each is written by one thread of the grid.
+            unsafe { global::store_u16(at, convert::f32_to_bf16(sum)) };
+        }
+    };
+    if ctas == 1 {
+        let mut output = thread;
+        while output < live {
+            store(output, cta_sum(output));
+            output += threads;
+        }
+        return;
+    }
+
+    // Each CTA mails its sums to the CTA that finishes them: rank i finishes the i-th share of the outputs.
+    let share = live.div_ceil(ctas).max(1);
+    let mail = base + const { I::GEMV.mail_offset() as u32 };
+    let slot = |source: u32, index: u32| -> SharedAddr { mail + (source * share + index) * 4 };
+    cluster::wait();
+    let mut output = thread;
+    while output < live {
+        let owner = output / share;
+        let to = cluster::map_shared(slot(rank, output - owner * share), owner);
+        // SAFETY: every CTA of the cluster has started, and none exits before the barrier below.
+        unsafe { cluster::store_f32(to, cta_sum(output)) };
+        output += threads;
+    }
+    cluster::arrive();
+    cluster::wait();
+    let mut index = thread;
+    while index < share && rank * share + index < live {
+        // SAFETY: every CTA has mailed its sums before the barrier above.
+        let sum = (0..ctas).fold(0f32, |sum, source| {
+            sum + unsafe { shared::load_f32(slot(source, index)) }
+        });
+        store(rank * share + index, sum);
+        index += threads;
+    }
+}
+
+macro_rules! entries {
+    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
+        #[allow(non_camel_case_types)]
+        enum $name {}
+        impl Instance for $name {
+            const GEMV: Gemv = find(stringify!($name));
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "ptx-kernel" fn $name(args: GemvArgs) {
+            // SAFETY: the host checks what it launches.
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args) }
+        }
+    )* };
+}
+for_each_gemv!(entries);

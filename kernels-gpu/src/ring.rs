@@ -1,0 +1,79 @@
+//! A ring of bulk copies: stages in shared memory, each with the mbarrier that tells when its bytes have landed.
+
+use cuda_std::shared::SharedAddr;
+use cuda_std::{bulk_copy, mbarrier};
+
+/// Stages of `chunk_bytes` each. One thread fills them in turn, and all its readers drain them in the same order.
+#[derive(Clone, Copy)]
+pub(crate) struct Ring {
+    barriers: SharedAddr,
+    data: SharedAddr,
+    chunk_bytes: u32,
+    stages: u32,
+    stage: u32,
+    parity: u32,
+}
+
+impl Ring {
+    /// A ring with its mbarriers at `barriers` and its stages at `data`.
+    #[inline(always)]
+    pub(crate) fn new(barriers: SharedAddr, data: SharedAddr, chunk_bytes: u32, stages: u32) -> Self {
+        Ring {
+            barriers,
+            data,
+            chunk_bytes,
+            stages,
+            stage: 0,
+            parity: 0,
+        }
+    }
+
+    /// Readies the mbarriers. One thread does it, before any other use and ordered before the other readers'.
+    #[inline(always)]
+    pub(crate) unsafe fn init(&self) {
+        for stage in 0..self.stages {
+            // SAFETY: the barriers lie in this ring's own part of shared memory, and nobody has used them yet.
+            unsafe { mbarrier::init(self.barriers + stage * 8, 1) };
+        }
+        mbarrier::fence_init();
+    }
+
+    /// Announces `bytes` for `stage`, which [`Ring::copy`] then brings.
+    #[inline(always)]
+    pub(crate) unsafe fn expect(&self, stage: u32, bytes: u32) {
+        // SAFETY: `init` came before.
+        unsafe { mbarrier::arrive_expect_tx(self.barriers + stage * 8, bytes) };
+    }
+
+    /// Starts a copy of `bytes` from global `from` to `offset` of `stage`.
+    #[inline(always)]
+    pub(crate) unsafe fn copy(&self, stage: u32, offset: u32, from: u64, bytes: u32) {
+        let to = self.data + stage * self.chunk_bytes + offset;
+        // SAFETY: the caller gives a readable source and a stage that every reader has left, and has announced the bytes.
+        unsafe { bulk_copy::global_to_shared(to, from, bytes, self.barriers + stage * 8) };
+    }
+
+    /// The stage that is read now.
+    #[inline(always)]
+    pub(crate) fn stage(&self) -> u32 {
+        self.stage
+    }
+
+    /// Waits until the bytes of the present stage have landed and returns where they lie.
+    #[inline(always)]
+    pub(crate) unsafe fn wait(&self) -> SharedAddr {
+        // SAFETY: `init` came before.
+        unsafe { mbarrier::wait_parity(self.barriers + self.stage * 8, self.parity) };
+        self.data + self.stage * self.chunk_bytes
+    }
+
+    /// Goes on to the next stage.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self) {
+        self.stage += 1;
+        if self.stage == self.stages {
+            self.stage = 0;
+            self.parity ^= 1;
+        }
+    }
+}
