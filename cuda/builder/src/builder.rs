@@ -16,7 +16,10 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 
 /// For `core` and for the kernels alike. Jump threading copies a barrier into both arms of a branch, which is legal for a
 /// CPU and wrong for a GPU, where all threads of a CTA must meet at the same one.
-const CODEGEN_FLAGS: &[&str] = &["-Zmir-enable-passes=-JumpThreading"];
+///
+/// The unrolling threshold is what a nest of constant loops over accumulators may cost: a loop that stays a loop indexes
+/// its array at run time, which puts the array in local memory.
+const CODEGEN_FLAGS: &[&str] = &["-Zmir-enable-passes=-JumpThreading", "-Cllvm-args=-unroll-threshold=5000"];
 
 /// Overrules whatever the workspace's profiles say: one module, optimised as a whole, nothing in it but code.
 const PROFILE: &[&str] = &[
