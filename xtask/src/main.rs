@@ -1,1 +1,30 @@
-fn main() {}
+//! Commands for those who work on the project: `cargo xtask <command>`.
+
+mod build_ptx;
+mod paths;
+mod table;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Commands for those who work on hopper-proj")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Compile the kernels to host/ptx/kernels.ptx
+    BuildPtx {
+        /// Compile and compare with the checked-in file instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Task::BuildPtx { check } => build_ptx::run(check),
+    }
+}
