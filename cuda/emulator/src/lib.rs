@@ -1,4 +1,21 @@
-//! Work in progress.
+//! Executes PTX on the CPU and refuses what the hardware leaves undefined.
+//!
+//! A [`Module`] is PTX text, parsed and decoded once. [`Memory`] is a device's global memory. [`launch`] runs one of the
+//! module's kernels on it, warp by warp, and answers with what it counted or with the first [`Fault`] it met.
+//!
+//! The README beside this crate tells what is executed, what is refused, and how scheduling works.
+
+mod counters;
+mod error;
+mod launch;
+mod memory;
+mod module;
 
 pub mod num;
 pub mod parse;
+
+pub use counters::{Counters, Traffic};
+pub use error::{AccessError, BadLaunch, Error, Fault, FaultKind, PtxError};
+pub use launch::{Launch, LaunchId, Limits, Options, Outcome, launch};
+pub use memory::Memory;
+pub use module::{EntryInfo, GlobalInfo, Module, ParamInfo};

@@ -1,0 +1,150 @@
+//! One allocation: 64-bit words that threads share, and who wrote them last.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// An allocation of device memory.
+pub(crate) struct Allocation {
+    /// Its address.
+    pub(crate) base: u64,
+    /// Its size in bytes; words reach up to 7 bytes further.
+    pub(crate) size: u64,
+    words: Box<[AtomicU64]>,
+    /// The launch that wrote each 4 bytes last, 0 for the host; absent until a kernel writes here.
+    writers: OnceLock<Option<Box<[AtomicU32]>>>,
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Allocation({} bytes at {:#x})", self.size, self.base)
+    }
+}
+
+/// A zeroed slice, or none where the host has no memory for it.
+///
+/// # Safety
+///
+/// All-zero bytes must be a valid `T`.
+unsafe fn zeroed<T>(len: usize) -> Option<Box<[T]>> {
+    let layout = Layout::array::<T>(len).ok().filter(|l| l.size() > 0)?;
+    // SAFETY: the layout's size is not zero.
+    let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: `start` is a fresh allocation of the layout that a box of `len` elements has, and its zeroes are valid
+    // elements, as the caller promises.
+    Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, len)) })
+}
+
+impl Allocation {
+    pub(crate) fn new(base: u64, size: u64) -> Option<Self> {
+        let len = usize::try_from(size.div_ceil(8)).ok()?;
+        Some(Allocation {
+            base,
+            size,
+            // SAFETY: an atomic integer may be zero.
+            words: unsafe { zeroed(len) }?,
+            writers: OnceLock::new(),
+        })
+    }
+
+    /// The bytes `at..at + 8`, of which those past the last word read as zero; `at` must be a multiple of 8.
+    #[inline]
+    pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
+        &self.words[(at / 8) as usize]
+    }
+
+    /// Up to 8 bytes at `at`, which must not cross a multiple of 8, in the low bits.
+    #[inline]
+    pub(crate) fn load(&self, at: u64, bytes: u32) -> u64 {
+        let word = self.word(at).load(Relaxed) >> (8 * (at % 8));
+        word & mask(bytes)
+    }
+
+    /// Stores the low `bytes` bytes of `value` at `at`, which must not cross a multiple of 8.
+    #[inline]
+    pub(crate) fn store(&self, at: u64, bytes: u32, value: u64) {
+        if bytes == 8 {
+            self.word(at).store(value, Relaxed);
+        } else {
+            self.update(at, bytes, |_| value);
+        }
+    }
+
+    /// Replaces up to 8 bytes by a function of them, atomically; returns what they were.
+    #[inline]
+    pub(crate) fn update(&self, at: u64, bytes: u32, f: impl Fn(u64) -> u64) -> u64 {
+        let (shift, mask) = (8 * (at % 8), mask(bytes));
+        let word = self.word(at);
+        let mut old = word.load(Relaxed);
+        loop {
+            let part = (old >> shift) & mask;
+            let new = (old & !(mask << shift)) | ((f(part) & mask) << shift);
+            match word.compare_exchange_weak(old, new, Relaxed, Relaxed) {
+                Ok(_) => return part,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Reads bytes that lie inside the allocation.
+    pub(crate) fn read(&self, mut at: u64, mut out: &mut [u8]) {
+        while !out.is_empty() {
+            let first = (at % 8) as usize;
+            let n = (8 - first).min(out.len());
+            let word = self.word(at).load(Relaxed).to_le_bytes();
+            let (now, rest) = out.split_at_mut(n);
+            now.copy_from_slice(&word[first..first + n]);
+            out = rest;
+            at += n as u64;
+        }
+    }
+
+    /// Writes bytes that lie inside the allocation, on behalf of a launch (0: the host).
+    pub(crate) fn write(&self, at: u64, bytes: &[u8], writer: u32) {
+        self.note_writer(at, bytes.len() as u64, writer);
+        let (mut at, mut bytes) = (at, bytes);
+        while !bytes.is_empty() {
+            let n = ((8 - at % 8) as usize).min(bytes.len());
+            let (now, rest) = bytes.split_at(n);
+            let mut word = [0; 8];
+            word[..n].copy_from_slice(now);
+            self.store(at, n as u32, u64::from_le_bytes(word));
+            bytes = rest;
+            at += n as u64;
+        }
+    }
+
+    /// Records who wrote the bytes last; the host's writes are recorded only over those of launches.
+    #[inline]
+    pub(crate) fn note_writer(&self, at: u64, bytes: u64, writer: u32) {
+        let shadow = if writer == 0 {
+            self.writers.get()
+        } else {
+            // SAFETY: an atomic integer may be zero.
+            Some(self.writers.get_or_init(|| unsafe { zeroed(self.words.len() * 2) }))
+        };
+        if let Some(Some(shadow)) = shadow {
+            for word in &shadow[(at / 4) as usize..(at + bytes).div_ceil(4) as usize] {
+                word.store(writer, Relaxed);
+            }
+        }
+    }
+
+    /// The launches that wrote the bytes last, one per 4 bytes; none where no kernel ever wrote to the allocation.
+    pub(crate) fn writers(&self, at: u64, bytes: u64) -> impl Iterator<Item = u32> + '_ {
+        let shadow = self.writers.get().and_then(Option::as_deref);
+        (shadow.into_iter())
+            .flat_map(move |s| &s[(at / 4) as usize..(at + bytes).div_ceil(4) as usize])
+            .map(|word| word.load(Relaxed))
+    }
+}
+
+/// The low `bytes` bytes, of at most 8.
+#[inline]
+fn mask(bytes: u32) -> u64 {
+    u64::MAX >> (64 - 8 * bytes)
+}
