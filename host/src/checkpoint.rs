@@ -1,0 +1,285 @@
+//! Safetensors files: matrices in, results out.
+//!
+//! A file is mapped, not read: only the pages of the slice in use are touched. Whatever a file holds, the answer is a value
+//! or an error.
+
+use crate::weights::cast;
+use crate::{Dtype, Error, Result, Shape};
+use half::{bf16, f16};
+use safetensors::tensor::{Metadata, SafeTensors, TensorView};
+use std::borrow::Cow;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The type to which weights may be cast, on explicit request only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cast {
+    /// To BF16, rounding to nearest even.
+    Bf16,
+}
+
+/// An open safetensors file.
+pub struct Checkpoint {
+    path: PathBuf,
+    map: memmap2::Mmap,
+    metadata: Metadata,
+    data: usize,
+}
+
+impl Checkpoint {
+    /// Maps a file and checks its header against its length.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let file = File::open(&path).map_err(|source| Error::Io {
+            verb: "open",
+            path: path.clone(),
+            source,
+        })?;
+        // SAFETY: the map is read-only, and its contents are only ever read as bytes, any of which is valid. A program that
+        // truncates the file meanwhile can end this process; files of weights are not edited in place.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io {
+            verb: "map",
+            path: path.clone(),
+            source,
+        })?;
+        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|err| Error::Format {
+            path: path.clone(),
+            reason: err.to_string(),
+        })?;
+        Ok(Checkpoint {
+            path,
+            map,
+            metadata,
+            data: 8 + header,
+        })
+    }
+
+    /// The file's path, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names of the two-dimensional tensors, sorted.
+    pub fn matrix_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .metadata
+            .tensors()
+            .into_iter()
+            .filter(|(_, t)| t.shape.len() == 2)
+            .map(|(name, _)| name)
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The matrix of that name; without a name, the only two-dimensional tensor of the file.
+    pub fn matrix(&self, name: Option<&str>) -> Result<Matrix<'_>> {
+        let missing = |problem| Error::NoTensor {
+            path: self.path.clone(),
+            problem,
+            candidates: self.matrix_names(),
+        };
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => {
+                let mut names = self.matrix_names();
+                match names.len() {
+                    1 => names.remove(0),
+                    0 => return Err(missing("the file has no matrix to take".to_owned())),
+                    _ => {
+                        return Err(missing(
+                            "the file has several matrices: name one as FILE:TENSOR".to_owned(),
+                        ));
+                    }
+                }
+            }
+        };
+        let info = self
+            .metadata
+            .info(&name)
+            .ok_or_else(|| missing(format!("there is no tensor `{name}`")))?;
+        let &[rows, cols] = info.shape.as_slice() else {
+            return Err(Error::NotMatrix {
+                path: self.path.clone(),
+                name,
+                shape: info.shape.clone(),
+            });
+        };
+        let dtype = match info.dtype {
+            safetensors::Dtype::BF16 => Dtype::Bf16,
+            safetensors::Dtype::F16 => Dtype::F16,
+            safetensors::Dtype::F32 => Dtype::F32,
+            other => {
+                return Err(Error::UnknownDtype {
+                    path: self.path.clone(),
+                    name,
+                    given: format!("{other:?}"),
+                });
+            }
+        };
+        let (from, to) = info.data_offsets;
+        let data = self
+            .map
+            .get(self.data..)
+            .and_then(|data| data.get(from..to))
+            .filter(|data| Some(data.len()) == rows.checked_mul(cols).and_then(|e| e.checked_mul(dtype.bytes())))
+            .ok_or_else(|| Error::Format {
+                path: self.path.clone(),
+                reason: format!("tensor `{name}` of shape [{rows}, {cols}] has bytes {from}..{to} of the data"),
+            })?;
+        Ok(Matrix {
+            name,
+            dtype,
+            cols,
+            row_range: 0..rows,
+            col_range: 0..cols,
+            data,
+        })
+    }
+}
+
+/// A matrix of a file, or a slice of one.
+#[derive(Debug, Clone)]
+pub struct Matrix<'a> {
+    name: String,
+    dtype: Dtype,
+    /// Columns of the whole matrix: the distance of its rows.
+    cols: usize,
+    row_range: Range<usize>,
+    col_range: Range<usize>,
+    data: &'a [u8],
+}
+
+impl<'a> Matrix<'a> {
+    /// The tensor's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The element type in the file.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Rows of the slice.
+    pub fn rows(&self) -> usize {
+        self.row_range.len()
+    }
+
+    /// Columns of the slice.
+    pub fn cols(&self) -> usize {
+        self.col_range.len()
+    }
+
+    /// The shape, as that of weights.
+    pub fn shape(&self) -> Result<Shape> {
+        Shape::new(self.rows(), self.cols())
+    }
+
+    /// The rows and columns of a slice; `None` keeps all. Indices count from the start of this matrix or slice.
+    pub fn slice(mut self, rows: Option<Range<usize>>, cols: Option<Range<usize>>) -> Result<Self> {
+        self.row_range = narrow("rows", &self.row_range, rows)?;
+        self.col_range = narrow("columns", &self.col_range, cols)?;
+        Ok(self)
+    }
+
+    /// The values as BF16, row-major. Borrowed from the file where they lie there as such, in whole rows and aligned; other types
+    /// need a cast.
+    pub fn to_bf16(&self, cast: Option<Cast>) -> Result<Cow<'a, [bf16]>> {
+        match (self.dtype, cast) {
+            (Dtype::Bf16, _) => Ok(self.values::<bf16>()),
+            (Dtype::F16, Some(Cast::Bf16)) => Ok(Cow::Owned(cast::f16_to_bf16(&self.values::<f16>()))),
+            (Dtype::F32, Some(Cast::Bf16)) => Ok(Cow::Owned(cast::f32_to_bf16(&self.values::<f32>()))),
+            (given, None) => Err(self.uncast(given)),
+        }
+    }
+
+    fn uncast(&self, given: Dtype) -> Error {
+        match given {
+            Dtype::F32 => Error::Fp32Weights,
+            given => Error::NeedsCast { given },
+        }
+    }
+
+    /// The slice's elements. Files are little-endian, as every target of CUDA is.
+    fn values<T: bytemuck::Pod>(&self) -> Cow<'a, [T]> {
+        let size = size_of::<T>();
+        let row = |r: usize| {
+            let start = r * self.cols;
+            (start + self.col_range.start) * size..(start + self.col_range.end) * size
+        };
+        if self.col_range == (0..self.cols) {
+            let whole = &self.data[self.row_range.start * self.cols * size..self.row_range.end * self.cols * size];
+            if let Ok(values) = bytemuck::try_cast_slice(whole) {
+                return Cow::Borrowed(values);
+            }
+        }
+        let mut values = vec![T::zeroed(); self.rows() * self.cols()];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+        for (out, r) in bytes
+            .chunks_exact_mut((self.cols() * size).max(1))
+            .zip(self.row_range.clone())
+        {
+            out.copy_from_slice(&self.data[row(r)]);
+        }
+        Cow::Owned(values)
+    }
+}
+
+/// `wanted`, counted from the start of `have`, must be a non-empty part of it.
+fn narrow(what: &'static str, have: &Range<usize>, wanted: Option<Range<usize>>) -> Result<Range<usize>> {
+    let Some(range) = wanted else { return Ok(have.clone()) };
+    if range.start < range.end && range.end <= have.len() {
+        Ok(have.start + range.start..have.start + range.end)
+    } else {
+        Err(Error::Slice {
+            what,
+            range,
+            len: have.len(),
+        })
+    }
+}
+
+/// Writes one BF16 matrix as a safetensors file of one tensor. The file appears whole or not at all, and may be the very file
+/// that the inputs came from.
+pub fn write_bf16(path: &Path, name: &str, rows: usize, cols: usize, values: &[bf16]) -> Result<()> {
+    Shape::check_len("the result", values.len(), rows, cols)?;
+    let view =
+        TensorView::new(safetensors::Dtype::BF16, vec![rows, cols], bytemuck::cast_slice(values)).map_err(|err| {
+            Error::Format {
+                path: path.to_owned(),
+                reason: err.to_string(),
+            }
+        })?;
+    let bytes = safetensors::serialize([(name, view)], None).map_err(|err| Error::Format {
+        path: path.to_owned(),
+        reason: err.to_string(),
+    })?;
+    write_whole(path, &bytes).map_err(|source| Error::Io {
+        verb: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // Devices and pipes have no sibling to rename from.
+    if path.exists() && !path.is_file() {
+        return std::fs::write(path, bytes);
+    }
+    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let done = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path));
+    if done.is_err() {
+        // The first error is the one to report; a leftover that cannot be removed adds nothing to it.
+        std::fs::remove_file(&part).ok();
+    }
+    done
+}
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

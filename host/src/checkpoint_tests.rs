@@ -1,0 +1,251 @@
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A file that lives as long as the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(bytes: &[u8]) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!(
+            "hopper-proj-{}-{}.safetensors",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Scratch(path)
+    }
+
+    fn open(&self) -> Result<Checkpoint> {
+        Checkpoint::open(&self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+/// A safetensors file from its header text and its data, whatever they say.
+fn file(header: &str, data: &[u8]) -> Scratch {
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.extend_from_slice(data);
+    Scratch::new(&bytes)
+}
+
+fn tensor(name: &str, dtype: &str, shape: &str, from: usize, to: usize) -> String {
+    format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{from},{to}]}}"#)
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+#[test]
+fn the_only_matrix_needs_no_name() {
+    let header = format!(
+        "{{{},{}}}",
+        tensor("bias", "F32", "[2]", 0, 8),
+        tensor("w", "F32", "[2,3]", 8, 32)
+    );
+    let file = file(&header, &floats(&[9.0, 9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    let open = file.open().unwrap();
+    assert_eq!(open.matrix_names(), ["w"]);
+    let w = open.matrix(None).unwrap();
+    assert_eq!((w.name(), w.rows(), w.cols(), w.dtype()), ("w", 2, 3, Dtype::F32));
+    let values: Vec<f32> = w
+        .to_bf16(Some(Cast::Bf16))
+        .unwrap()
+        .iter()
+        .map(|v| v.to_f32())
+        .collect();
+    assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let part = w.slice(Some(1..2), Some(1..3)).unwrap();
+    let values: Vec<f32> = part
+        .to_bf16(Some(Cast::Bf16))
+        .unwrap()
+        .iter()
+        .map(|v| v.to_f32())
+        .collect();
+    assert_eq!(values, [5.0, 6.0]);
+    let inner = part.slice(None, Some(1..2)).unwrap();
+    assert_eq!(inner.to_bf16(Some(Cast::Bf16)).unwrap()[0].to_f32(), 6.0);
+}
+
+#[test]
+fn several_matrices_need_a_name_and_the_error_lists_them() {
+    let header = format!(
+        "{{{},{}}}",
+        tensor("b", "BF16", "[1,2]", 0, 4),
+        tensor("a", "BF16", "[2,1]", 4, 8)
+    );
+    let file = file(&header, &[0; 8]);
+    let open = file.open().unwrap();
+    let err = open.matrix(None).unwrap_err().to_string();
+    assert!(err.contains("name one as FILE:TENSOR") && err.contains("a, b"), "{err}");
+    let err = open.matrix(Some("c")).unwrap_err().to_string();
+    assert!(err.contains("no tensor `c`") && err.contains("a, b"), "{err}");
+    assert_eq!(
+        open.matrix(Some("a")).unwrap().shape().unwrap(),
+        Shape::new(2, 1).unwrap()
+    );
+}
+
+#[test]
+fn casts_happen_on_request_only() {
+    let header = format!(
+        "{{{},{}}}",
+        tensor("f32", "F32", "[1,1]", 0, 4),
+        tensor("f16", "F16", "[1,1]", 4, 6)
+    );
+    let file = file(&header, &[0; 6]);
+    let open = file.open().unwrap();
+    assert!(matches!(
+        open.matrix(Some("f32")).unwrap().to_bf16(None),
+        Err(Error::Fp32Weights)
+    ));
+    assert!(matches!(
+        open.matrix(Some("f16")).unwrap().to_bf16(None),
+        Err(Error::NeedsCast { given: Dtype::F16 })
+    ));
+    assert!(open.matrix(Some("f16")).unwrap().to_bf16(Some(Cast::Bf16)).is_ok());
+}
+
+#[test]
+fn other_types_and_other_ranks_are_named() {
+    let header = format!(
+        "{{{},{}}}",
+        tensor("i", "I32", "[1,1]", 0, 4),
+        tensor("v", "F32", "[1]", 4, 8)
+    );
+    let file = file(&header, &[0; 8]);
+    let open = file.open().unwrap();
+    let err = open.matrix(Some("i")).unwrap_err().to_string();
+    assert!(err.contains("`i` is I32"), "{err}");
+    let err = open.matrix(Some("v")).unwrap_err().to_string();
+    assert!(err.contains("shape [1]"), "{err}");
+}
+
+#[test]
+fn slices_are_checked() {
+    let file = file(&format!("{{{}}}", tensor("w", "BF16", "[2,3]", 0, 12)), &[0; 12]);
+    let open = file.open().unwrap();
+    let w = open.matrix(None).unwrap();
+    let backwards = Range {
+        start: usize::MAX,
+        end: 1,
+    };
+    for range in [0..3, 2..2, 2..3, 0..usize::MAX, backwards] {
+        let err = w.clone().slice(Some(range.clone()), None).unwrap_err();
+        assert!(
+            matches!(
+                err,
+                Error::Slice {
+                    what: "rows",
+                    len: 2,
+                    ..
+                }
+            ),
+            "{range:?}: {err}"
+        );
+    }
+    assert!(w.clone().slice(None, Some(0..4)).is_err());
+    assert_eq!(w.slice(Some(1..2), Some(0..3)).unwrap().rows(), 1);
+}
+
+#[test]
+fn unaligned_data_is_read_all_the_same() {
+    // A header of odd length puts the data at an odd address.
+    let text = format!("{{{}}} ", tensor("w", "BF16", "[2,1]", 0, 4));
+    let header = if text.len().is_multiple_of(2) {
+        format!("{text} ")
+    } else {
+        text
+    };
+    let file = file(&header, &[0x80, 0x3f, 0x00, 0x40]);
+    let open = file.open().unwrap();
+    let values = open.matrix(None).unwrap().to_bf16(None).unwrap().into_owned();
+    assert_eq!(values, [bf16::from_f32(1.0), bf16::from_f32(2.0)]);
+}
+
+#[test]
+fn an_empty_matrix_is_no_weights() {
+    let file = file(&format!("{{{}}}", tensor("w", "BF16", "[0,3]", 0, 0)), &[]);
+    let open = file.open().unwrap();
+    let w = open.matrix(None).unwrap();
+    assert!(w.to_bf16(None).unwrap().is_empty());
+    assert!(matches!(w.shape(), Err(Error::Shape { n: 0, k: 3 })));
+}
+
+#[test]
+fn a_result_replaces_the_file_it_came_from() {
+    let values = [bf16::from_f32(1.5), bf16::from_f32(-2.0)];
+    let file = Scratch::new(b"old");
+    write_bf16(&file.0, "y", 1, 2, &values).unwrap();
+    let open = file.open().unwrap();
+    write_bf16(&file.0, "y", 2, 1, &values).unwrap();
+    assert_eq!(open.matrix(Some("y")).unwrap().to_bf16(None).unwrap().as_ref(), values);
+    assert_eq!(file.open().unwrap().matrix(None).unwrap().rows(), 2);
+    assert!(write_bf16(&file.0, "y", 2, 2, &values).is_err());
+    let nowhere = std::env::temp_dir().join("hopper-proj-no-such-folder/y.safetensors");
+    assert!(matches!(
+        write_bf16(&nowhere, "y", 2, 1, &values),
+        Err(Error::Io { verb: "write", .. })
+    ));
+}
+
+#[test]
+fn hostile_files_are_errors() {
+    let huge = u64::MAX.to_le_bytes();
+    for bytes in [
+        &b""[..],
+        b"short",
+        &huge,
+        b"\x02\0\0\0\0\0\0\0{",
+        b"\x02\0\0\0\0\0\0\0\xff\xff",
+        b"\x02\0\0\0\0\0\0\0[]",
+    ] {
+        let file = Scratch::new(bytes);
+        let err = file.open().err().unwrap_or_else(|| panic!("{bytes:?} was accepted"));
+        assert!(matches!(err, Error::Format { .. }), "{bytes:?}: {err}");
+    }
+    for header in [
+        // Data past the end, in the wrong order, of the wrong length, of a size that overflows.
+        tensor("w", "BF16", "[2,3]", 0, 13),
+        tensor("w", "BF16", "[2,3]", 12, 0),
+        tensor("w", "BF16", "[2,2]", 0, 12),
+        tensor("w", "BF16", "[18446744073709551615,18446744073709551615]", 0, 12),
+        tensor("w", "BF17", "[2,3]", 0, 12),
+        tensor("w", "BF16", "[-2,3]", 0, 12),
+    ] {
+        let file = file(&format!("{{{header}}}"), &[0; 12]);
+        assert!(file.open().is_err(), "{header}");
+    }
+    assert!(matches!(
+        Checkpoint::open("/no/such/file"),
+        Err(Error::Io { verb: "open", .. })
+    ));
+    assert!(Checkpoint::open(std::env::temp_dir()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_never_panic(at in 0usize..120, byte in any::<u8>(), cut in 0usize..120) {
+        let header = format!("{{{}}}", tensor("w", "F16", "[2,3]", 0, 12));
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(&[1; 12]);
+        let len = bytes.len();
+        bytes[at % len] = byte;
+        bytes.truncate(len - cut % 8 * usize::from(cut > 60));
+        let file = Scratch::new(&bytes);
+        if let Ok(open) = file.open() && let Ok(w) = open.matrix(None) {
+            let values = w.to_bf16(Some(Cast::Bf16)).unwrap();
+            prop_assert_eq!(values.len(), w.rows() * w.cols());
+        }
+    }
+}

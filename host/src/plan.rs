@@ -1,0 +1,269 @@
+//! From a shape to a kernel instance and its launch: pure functions over tables, with no device in sight.
+//!
+//! A choice is made in two steps. Where the shape and the batch size were measured, [`MEASURED`] says which instance won. Elsewhere
+//! every compiled instance is either rejected with a reason or given a cost by a small model of the device ([`candidates`] shows the
+//! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
+
+use crate::{Error, Result, Shape};
+use kernels_gpu::instances::{GEMV_BF16, Gemv};
+use kernels_gpu::layout::{BF16_UNIT_BYTES, UNIT_K};
+use std::fmt;
+
+/// What a plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The weights' shape.
+    pub shape: Shape,
+    /// Tokens: rows of x.
+    pub m: usize,
+    /// Whether every row of x starts at a multiple of 16 bytes; see [`Request::new`].
+    pub x_aligned: bool,
+}
+
+impl Request {
+    /// A request for an `x` that starts at device address `x`: its rows are aligned where the address is and K is a multiple of 8.
+    pub fn new(shape: Shape, m: usize, x: u64) -> Self {
+        Request {
+            shape,
+            m,
+            x_aligned: x.is_multiple_of(16) && shape.k().is_multiple_of(WIDE_X),
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = if self.x_aligned { "16-byte" } else { "2-byte" };
+        write!(
+            f,
+            "{} BF16 weights at m = {} with {rows} aligned rows of x",
+            self.shape, self.m
+        )
+    }
+}
+
+/// One launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// The kernel.
+    pub instance: &'static Gemv,
+    /// CTAs along x (row blocks times CTAs per cluster) and y (tiles of tokens).
+    pub grid: [u32; 3],
+    /// Threads per CTA.
+    pub block: [u32; 3],
+    /// CTAs per cluster.
+    pub cluster: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+}
+
+/// A measured winner: for this shape and up to this many tokens, this instance was fastest on an H200.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Rows of W.
+    pub n: usize,
+    /// Columns of W.
+    pub k: usize,
+    /// The row holds up to this many tokens; beyond a shape's last row, that one walks the tokens.
+    pub max_m: usize,
+    /// The winner's name.
+    pub winner: &'static str,
+}
+
+const fn row(n: usize, k: usize, max_m: usize, winner: &'static str) -> Measured {
+    Measured { n, k, max_m, winner }
+}
+
+/// The measured winners, per shape in rising order of tokens. The measurements were made with one block of 16 rows per CTA; an instance
+/// with r row blocks stands in with r times the CTAs per cluster, which keeps the number of CTAs and of bytes in flight.
+pub const MEASURED: &[Measured] = &[
+    row(2304, 8192, 8, "gemv_bf16_sm90_w8c4s2g1n1r2x8"),
+    row(2304, 8192, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
+    row(2304, 8192, 32, "gemv_bf16_sm90_w4c8s2g1n4r4x8"),
+    row(8192, 1024, 8, "gemv_bf16_sm90_w4c2s2g1n1r2x8"),
+    row(8192, 1024, 16, "gemv_bf16_sm90_w4c2s2g1n2r4x8"),
+    row(8192, 1024, 32, "gemv_bf16_sm90_w4c2s2g1n4r4x8"),
+    row(4096, 8192, 8, "gemv_bf16_sm90_w8c2s3g1n1r2x8"),
+    row(4096, 8192, 16, "gemv_bf16_sm90_w4c4s2g1n2r4x8"),
+    row(4096, 8192, 32, "gemv_bf16_sm90_w4c4s2g1n4r4x8"),
+    row(8192, 4096, 8, "gemv_bf16_sm90_w8c2s3g1n1r2x8"),
+    row(8192, 4096, 16, "gemv_bf16_sm90_w4c2s2g1n2r4x8"),
+    row(8192, 4096, 32, "gemv_bf16_sm90_w4c2s2g1n4r4x8"),
+    row(1024, 4096, 1, "gemv_bf16_sm90_w16c2s2g1n1r2x8"),
+    row(1024, 4096, 8, "gemv_bf16_sm90_w8c8s2g1n1r2x8"),
+    row(1024, 4096, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
+    row(1024, 4096, 32, "gemv_bf16_sm90_w4c8s2g1n4r4x8"),
+];
+
+/// The device that the cost model describes: an H200, as measured with a cold L2.
+mod device {
+    /// Streaming multiprocessors.
+    pub(super) const SMS: usize = 132;
+    /// Bytes that one of them streams from memory in a microsecond (4.35 TB/s over all).
+    pub(super) const STREAM: f64 = 32_900.0;
+    /// Bytes that one of them loads from L2 in a microsecond.
+    pub(super) const L2: f64 = 60_000.0;
+    /// Bytes that must be in flight per multiprocessor for the full streaming rate.
+    pub(super) const IN_FLIGHT: f64 = 32_768.0;
+    /// Microseconds that a CTA takes to start, fill its ring and drain it.
+    pub(super) const CTA: f64 = 0.8;
+    /// Microseconds that a cluster's reduction adds, and again for each doubling of the cluster.
+    pub(super) const REDUCTION: f64 = 0.15;
+}
+
+/// Values of x per load of the instances that need aligned rows.
+const WIDE_X: usize = 8;
+
+/// What the second step makes of one instance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// It can serve the request, in about this many microseconds.
+    Cost(f64),
+    /// It cannot, or should not, for this reason.
+    Rejected(&'static str),
+}
+
+/// Chooses the kernel and the launch for a request. `m = 0` has no launch and gets none.
+pub fn plan(request: &Request) -> Result<Option<Plan>> {
+    if request.m == 0 {
+        return Ok(None);
+    }
+    let instance = match measured(request) {
+        Some(instance) => instance,
+        None => cheapest(request)?,
+    };
+    launch_of(instance, request).map(Some)
+}
+
+/// The launch of one given instance for a request, whether or not [`plan`](plan()) would choose it.
+pub fn plan_with(instance: &'static Gemv, request: &Request) -> Result<Option<Plan>> {
+    if request.m == 0 {
+        return Ok(None);
+    }
+    if let Some(reason) = unfit(instance, request) {
+        return Err(Error::NoInstance {
+            request: request.to_string(),
+            reason: format!("{} {reason}", instance.name),
+        });
+    }
+    launch_of(instance, request).map(Some)
+}
+
+/// Every compiled instance with its verdict, in the order of the table of instances.
+pub fn candidates(request: &Request) -> Vec<(&'static Gemv, Verdict)> {
+    let judge = |instance| match unfit(instance, request).or_else(|| unwise(instance, request)) {
+        Some(reason) => Verdict::Rejected(reason),
+        None => Verdict::Cost(cost(instance, request)),
+    };
+    GEMV_BF16.iter().map(|instance| (instance, judge(instance))).collect()
+}
+
+/// The instance of that name.
+pub fn instance(name: &str) -> Option<&'static Gemv> {
+    GEMV_BF16.iter().find(|instance| instance.name == name)
+}
+
+fn launch_of(instance: &'static Gemv, request: &Request) -> Result<Plan> {
+    let Request { shape, m, .. } = *request;
+    let too_large = || Error::Grid {
+        n: shape.n(),
+        m,
+        instance: instance.name,
+    };
+    // The kernels count tokens in 32 bits.
+    u32::try_from(m).map_err(|_| too_large())?;
+    let grid = instance.grid(m, shape.n()).ok_or_else(too_large)?;
+    Ok(Plan {
+        instance,
+        grid,
+        block: [instance.threads() as u32, 1, 1],
+        cluster: [instance.cluster as u32, 1, 1],
+        shared_bytes: instance.shared_bytes() as u32,
+    })
+}
+
+/// The instance that won the measurement of this shape and batch size.
+fn measured(request: &Request) -> Option<&'static Gemv> {
+    if !request.x_aligned {
+        return None;
+    }
+    let of_shape = || {
+        MEASURED
+            .iter()
+            .filter(|row| (row.n, row.k) == (request.shape.n(), request.shape.k()))
+    };
+    let row = of_shape()
+        .find(|row| request.m <= row.max_m)
+        .or_else(|| of_shape().next_back())?;
+    instance(row.winner)
+}
+
+fn cheapest(request: &Request) -> Result<&'static Gemv> {
+    let mut best: Option<(&'static Gemv, f64)> = None;
+    for (instance, verdict) in candidates(request) {
+        let Verdict::Cost(cost) = verdict else { continue };
+        if best.is_none_or(|(_, least)| cost < least) {
+            best = Some((instance, cost));
+        }
+    }
+    best.map(|(instance, _)| instance).ok_or_else(|| Error::NoInstance {
+        request: request.to_string(),
+        reason: "every compiled instance is rejected".to_owned(),
+    })
+}
+
+/// Why an instance cannot serve a request, if it cannot.
+fn unfit(instance: &Gemv, request: &Request) -> Option<&'static str> {
+    (instance.x_values >= WIDE_X && !request.x_aligned)
+        .then_some("loads x in 16-byte pieces, and these rows of x are not aligned to them")
+}
+
+/// Why an instance should not serve a request, if it should not.
+fn unwise(instance: &Gemv, request: &Request) -> Option<&'static str> {
+    if instance.x_values < WIDE_X && request.x_aligned {
+        return Some("loads x in narrow pieces, and these rows of x are aligned for wide ones");
+    }
+    let fitting = GEMV_BF16
+        .iter()
+        .map(Gemv::tokens)
+        .filter(|&tokens| tokens >= request.m)
+        .min();
+    if instance.tokens() > fitting.unwrap_or(usize::MAX) {
+        return Some("computes token blocks that would stay empty");
+    }
+    None
+}
+
+/// Microseconds that the busiest multiprocessor takes.
+fn cost(instance: &Gemv, request: &Request) -> f64 {
+    let (n, k, m) = (request.shape.n(), request.shape.k(), request.m.max(1));
+    let row_ctas = n.div_ceil(instance.rows()) * instance.cluster;
+    let ctas = row_ctas.saturating_mul(m.div_ceil(instance.tokens()));
+
+    // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
+    let groups = k.div_ceil(UNIT_K);
+    let unit_bytes = (BF16_UNIT_BYTES * instance.row_blocks) as f64;
+    let cta_groups = groups.div_ceil(instance.cluster);
+    let cta_in_flight = cta_groups.min(instance.warps * instance.stages * instance.groups) as f64 * unit_bytes;
+
+    let on_busiest = ctas.div_ceil(device::SMS);
+    let together = on_busiest.min(instance.min_ctas) as f64;
+    let rate = device::STREAM * (together * cta_in_flight / device::IN_FLIGHT).min(1.0);
+    let stream = on_busiest as f64 * cta_groups as f64 * unit_bytes / rate;
+
+    // x comes from L2, once per CTA and padded to whole token blocks.
+    let x_bytes = (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64;
+    let x = on_busiest as f64 * x_bytes / device::L2;
+
+    let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
+    let reduction = if instance.cluster > 1 {
+        device::REDUCTION * (1.0 + (instance.cluster as f64).log2())
+    } else {
+        0.0
+    };
+    stream + x + waves * device::CTA + reduction
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

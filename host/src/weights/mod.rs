@@ -1,0 +1,4 @@
+//! Packing and casting of weights: pure functions on slices.
+
+pub mod bf16;
+pub mod cast;
