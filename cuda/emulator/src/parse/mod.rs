@@ -1,13 +1,24 @@
 //! PTX text in, syntax tree out.
 //!
 //! Whatever the text, the answer is a [`Module`] or a [`ParseError`]: nothing unknown is skipped, nothing panics, and
-//! what is allocated is bounded by the text's length and by the limits below.
+//! what is allocated is bounded by the text's length and by the limits of this file.
 
 mod ast;
+mod cursor;
+mod debug;
+mod entry;
+mod lexer;
+mod module;
+mod operand;
+mod scope;
+#[cfg(test)]
+mod tests;
+mod variable;
 
-pub use ast::{
-    AddrBase, Address, Entry, Inst, Module, Operand, Param, RegId, Space, Special, Type, Var,
-};
+pub use ast::{AddrBase, Address, Entry, Inst, Module, Operand, Param, RegId, Space, Special, Type, Var};
+
+/// Longest text in bytes; real modules have a few million.
+const MAX_TEXT: usize = 64 << 20;
 
 /// Why a PTX text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,9 +36,59 @@ pub struct ParseError {
 ///
 /// The first thing in the text that is not PTX, or that this emulator does not support, with its line.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
-    let _ = text;
-    Err(ParseError {
-        line: 1,
-        message: "no parser yet".into(),
-    })
+    if text.len() > MAX_TEXT {
+        let message = format!(
+            "the text has {} bytes, more than the {MAX_TEXT} that a module may have",
+            text.len()
+        );
+        return Err(ParseError { line: 1, message });
+    }
+    module::module(text)
+}
+
+/// What one module may still declare, so that short texts cannot ask for much memory.
+struct Budget {
+    registers: Allowance,
+    instructions: Allowance,
+    targets: Allowance,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            registers: Allowance {
+                what: "registers",
+                limit: 4 << 20,
+                left: 4 << 20,
+            },
+            instructions: Allowance {
+                what: "instructions",
+                limit: 4 << 20,
+                left: 4 << 20,
+            },
+            targets: Allowance {
+                what: "labels in lists of indirect branches",
+                limit: 1 << 20,
+                left: 1 << 20,
+            },
+        }
+    }
+}
+
+struct Allowance {
+    what: &'static str,
+    limit: usize,
+    left: usize,
+}
+
+impl Allowance {
+    fn take(&mut self, count: usize, line: u32) -> Result<(), ParseError> {
+        match self.left.checked_sub(count) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => cursor::fail(line, format!("the module has more than {} {}", self.limit, self.what)),
+        }
+    }
 }
