@@ -36,8 +36,10 @@ trait Instance {
 
 /// Bytes of a BF16 value.
 const BF16: u64 = 2;
-/// Consecutive x values that a lane needs per unit: its B fragments of all four steps.
-const LANE_K: u32 = 16;
+/// Consecutive x values of a lane: its B fragments of two steps.
+const LANE_K: u32 = 8;
+/// Columns between a lane's two groups of consecutive x values.
+const HALF_UNIT: u32 = UNIT_K as u32 / 2;
 
 /// The B fragments of a lane for one unit and one token block: a pair of registers per step.
 type XFragments = [u32; 2 * UNIT_STEPS];
@@ -50,21 +52,28 @@ struct XRow {
 }
 
 impl XRow {
-    /// Loads the lane's sixteen values from column `k` on; columns from the limit on are zeros and are not read.
+    /// Loads the lane's values of the unit in which its first column is `k`; columns from the limit on are zeros and are
+    /// not read.
     #[inline(always)]
     unsafe fn load<const X: usize>(&self, k: u32) -> XFragments {
+        // SAFETY: as the caller promises.
+        let ([a, b, c, d], [e, f, g, h]) = unsafe { (self.load_half::<X>(k), self.load_half::<X>(k + HALF_UNIT)) };
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// Loads eight consecutive values from column `k` on.
+    #[inline(always)]
+    unsafe fn load_half<const X: usize>(&self, k: u32) -> [u32; 4] {
         let at = self.address + u64::from(k) * BF16;
         if X == 8 {
-            // SAFETY: predicated on the limit; rows are 16-byte aligned and columns a multiple of 8, so eight values are
-            // either all inside or all outside.
-            let half = |c: u32| unsafe { global::load_v4_or_zero(at + u64::from(c) * BF16, k + c < self.columns) };
-            let ([a, b, c, d], [e, f, g, h]) = (half(0), half(8));
-            [a, b, c, d, e, f, g, h]
+            // SAFETY: predicated on the limit; rows are 16-byte aligned and columns a multiple of 8, so the eight values
+            // are either all inside or all outside.
+            unsafe { global::load_v4_or_zero(at, k < self.columns) }
         } else {
             // SAFETY: predicated on the limit, value by value.
             let value = |c: u32| unsafe { global::load_u16_or_zero(at + u64::from(c) * BF16, k + c < self.columns) };
             let pair = |p: u32| value(2 * p) | value(2 * p + 1) << 16;
-            [pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7)]
+            [pair(0), pair(1), pair(2), pair(3)]
         }
     }
 }

@@ -4,15 +4,17 @@
 //! inside one, along K. A unit holds four *steps*, one `mma.m16n8k16` A operand each; a step holds for every lane, in lane
 //! order, the 16 bytes of its A fragment, so a warp reads a step with one conflict-free 128-bit load per lane.
 //!
-//! The order inside a unit is `[step 4][g 8][t 4][j 2][h 2][e 2]` with row = 8·h + g and k = 16·t + 4·step + 2·j + e, where
-//! lane = 4·g + t. K is permuted inside the unit so that the B fragments of lane t, for all four steps, are the sixteen
-//! consecutive x values k = 16·t..16·t + 15: two 16-byte loads. A sum does not care about the order of its terms as long as
-//! A and B agree on it.
+//! The order inside a unit is `[step 4][g 8][t 4][j 2][h 2][e 2]` with row = 8·h + g and
+//! k = 32·(step / 2) + 8·t + 4·(step % 2) + 2·j + e, where lane = 4·g + t. K is permuted inside the unit so that the B
+//! fragments of lane t, for two steps, are eight consecutive x values: one 16-byte load, with which the four lanes of a
+//! token cover two whole 32-byte sectors. A sum does not care about the order of its terms as long as A and B agree on it.
 //!
 //! ```text
-//!            k →   0..15    16..31   32..47   48..63
-//!  row 0..7   h=0 [ t = 0 ][ t = 1 ][ t = 2 ][ t = 3 ]     inside a t: step 0: k 0..3, step 1: 4..7, step 2: 8..11, step 3: 12..15
-//!  row 8..15  h=1 [ t = 0 ][ t = 1 ][ t = 2 ][ t = 3 ]     inside a step: j = 0: first pair, j = 1: second pair
+//!            k →   0..7   8..15  16..23  24..31   32..39  40..47  48..55  56..63
+//!  row 0..7   h=0 [t = 0][t = 1][t = 2][t = 3]   [t = 0][t = 1][t = 2][t = 3]
+//!  row 8..15  h=1 [t = 0][t = 1][t = 2][t = 3]   [t = 0][t = 1][t = 2][t = 3]
+//!                  └── steps 0 and 1 ──────────┘  └── steps 2 and 3 ──────────┘
+//!            inside a t: four values of the even step, then four of the odd; inside a step: j = 0: two, j = 1: two
 //! ```
 
 /// Rows of a unit: the M of the tensor-core instruction.
@@ -33,7 +35,7 @@ pub const TOKEN_BLOCK: usize = 8;
 /// Where the weight at `row` < 16, `k` < 64 of a unit lies, counted in weights from the unit's start.
 pub const fn place_in_unit(row: usize, k: usize) -> usize {
     let (h, g) = (row / 8, row % 8);
-    let (t, step, j, e) = (k / 16, k % 16 / 4, k % 4 / 2, k % 2);
+    let (t, step, j, e) = (k % 32 / 8, k / 32 * 2 + k % 8 / 4, k % 4 / 2, k % 2);
     ((((step * 8 + g) * 4 + t) * 2 + j) * 2 + h) * 2 + e
 }
 
@@ -41,7 +43,7 @@ pub const fn place_in_unit(row: usize, k: usize) -> usize {
 pub const fn weight_at(place: usize) -> (usize, usize) {
     let (e, h, j) = (place % 2, place / 2 % 2, place / 4 % 2);
     let (t, g, step) = (place / 8 % 4, place / 32 % 8, place / 256);
-    (8 * h + g, 16 * t + 4 * step + 2 * j + e)
+    (8 * h + g, 32 * (step / 2) + 8 * t + 4 * (step % 2) + 2 * j + e)
 }
 
 /// Units along N (row blocks) and along K (K groups) of a weight matrix `[n, k]`; edges are padded with zeros.
@@ -62,8 +64,8 @@ mod tests {
         }
     }
 
-    /// The A fragment of `mma.m16n8k16` (PTX ISA, matrix fragments): register pair i of lane 4g + t holds row g + 8·(i % 2).
-    /// Its columns pair with those of B's registers, 2t and 2t + 8, which the permutation maps to one lane's x values.
+    /// The A fragment of `mma.m16n8k16` (PTX ISA, matrix fragments): register i of lane 4g + t holds a pair of row
+    /// g + 8·(i % 2), and it meets B's register i / 2, the pair of x values that the same lane t holds.
     #[test]
     fn a_lane_finds_its_fragment_in_sixteen_consecutive_bytes() {
         for step in 0..UNIT_STEPS {
@@ -72,8 +74,9 @@ mod tests {
                 for register in 0..4 {
                     for e in 0..2 {
                         let place = step * 256 + lane * 8 + register * 2 + e;
-                        let k = 16 * t + 4 * step + 2 * (register / 2) + e;
-                        assert_eq!(weight_at(place), (g + 8 * (register % 2), k));
+                        let x_load = 32 * (step / 2) + 8 * t;
+                        let in_load = 4 * (step % 2) + 2 * (register / 2) + e;
+                        assert_eq!(weight_at(place), (g + 8 * (register % 2), x_load + in_load));
                     }
                 }
             }
