@@ -4,6 +4,8 @@ mod build_ptx;
 mod paths;
 mod table;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -23,8 +25,13 @@ enum Task {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
         Task::BuildPtx { check } => build_ptx::run(check),
+    };
+    if let Err(error) = done {
+        eprintln!("error: {error:#}");
+        return ExitCode::FAILURE;
     }
+    ExitCode::SUCCESS
 }

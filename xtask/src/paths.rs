@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// The repository's root.
-pub(crate) fn root() -> &'static Path {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own)
+/// The repository's root: where cargo found this package just now, which need not be where it was compiled, since
+/// checkouts may share a target folder.
+pub(crate) fn root() -> PathBuf {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let own = PathBuf::from(own);
+    own.parent().map(Path::to_owned).unwrap_or(own)
 }
 
 /// The checked-in PTX.
