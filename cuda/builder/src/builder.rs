@@ -19,7 +19,10 @@ const TARGET: &str = "nvptx64-nvidia-cuda";
 ///
 /// The unrolling threshold is what a nest of constant loops over accumulators may cost: a loop that stays a loop indexes
 /// its array at run time, which puts the array in local memory.
-const CODEGEN_FLAGS: &[&str] = &["-Zmir-enable-passes=-JumpThreading", "-Cllvm-args=-unroll-threshold=5000"];
+const CODEGEN_FLAGS: &[&str] = &[
+    "-Zmir-enable-passes=-JumpThreading",
+    "-Cllvm-args=-unroll-threshold=5000",
+];
 
 /// Overrules whatever the workspace's profiles say: one module, optimised as a whole, nothing in it but code.
 const PROFILE: &[&str] = &[
@@ -108,11 +111,7 @@ impl CudaBuilder {
     /// Builds, and returns the path of the finished PTX.
     pub fn build(self) -> Result<PathBuf, BuildError> {
         let manifest = self.krate.join("Cargo.toml");
-        let krate = self
-            .krate
-            .canonicalize()
-            .ok()
-            .filter(|_| manifest.is_file());
+        let krate = self.krate.canonicalize().ok().filter(|_| manifest.is_file());
         let krate = krate.ok_or_else(|| BuildError::NotACrate {
             path: self.krate.clone(),
         })?;
@@ -122,14 +121,13 @@ impl CudaBuilder {
             None => workspace_of(&toolchain, &krate)?.join("target").join("ptx"),
         };
         fs::create_dir_all(&folder).map_err(BuildError::file("make", &folder))?;
-        let folder = folder
-            .canonicalize()
-            .map_err(BuildError::file("find", &folder))?;
+        let folder = folder.canonicalize().map_err(BuildError::file("find", &folder))?;
         // Held to the end of the build: two builds into one folder would take each other's files away.
         let _lock = lock(&folder.join(".cuda-builder-lock"))?;
 
-        let sysroot = build_core(&toolchain, &folder.join("sysroot"))?;
-        let raw_path = folder.join(TARGET).join("release").join("compiled.ptx");
+        let output = folder.join(TARGET);
+        let sysroot = build_core(&toolchain, &folder.join("sysroot"), &output)?;
+        let raw_path = output.join("release").join("compiled.ptx");
         output_of(kernel_command(
             &toolchain, &krate, &folder, &sysroot, self.arch, &raw_path,
         ))?;
@@ -171,8 +169,9 @@ fn workspace_of(toolchain: &Toolchain, krate: &Path) -> Result<PathBuf, BuildErr
         })
 }
 
-/// Builds `core` for the GPU into `folder` where it is not there yet.
-fn build_core(toolchain: &Toolchain, folder: &Path) -> Result<PathBuf, BuildError> {
+/// Builds `core` for the GPU into `folder` where it is not there yet. `output`, where crates are that use it, goes away
+/// before another `core` takes its place, because cargo does not know that they belong together.
+fn build_core(toolchain: &Toolchain, folder: &Path, output: &Path) -> Result<PathBuf, BuildError> {
     let source = library_source::find(toolchain)?;
     let failed = |reason: String| BuildError::Sysroot {
         target: TARGET,
@@ -180,16 +179,23 @@ fn build_core(toolchain: &Toolchain, folder: &Path) -> Result<PathBuf, BuildErro
         reason,
     };
     fs::create_dir_all(folder).map_err(BuildError::file("make", folder))?;
-    let version = rustc_version::VersionMeta::for_command(toolchain.rustc())
-        .map_err(|error| failed(error.to_string()))?;
-    SysrootBuilder::new(folder, TARGET)
+    let version =
+        rustc_version::VersionMeta::for_command(toolchain.rustc()).map_err(|error| failed(error.to_string()))?;
+    let mut removed = Ok(());
+    let built = SysrootBuilder::new(folder, TARGET)
         .sysroot_config(SysrootConfig::NoStd)
         .cargo(toolchain.bootstrap_cargo())
         .rustc_version(version)
         .rustflags(CODEGEN_FLAGS.iter().copied())
         .rustflag(remap(&source, "/rust/library"))
-        .build_from_source(&source)
-        .map_err(|error| failed(format!("{error:#}")))?;
+        .when_build_required(|| {
+            if output.exists() {
+                removed = fs::remove_dir_all(output);
+            }
+        })
+        .build_from_source(&source);
+    removed.map_err(BuildError::file("remove", output))?;
+    built.map_err(|error| failed(format!("{error:#}")))?;
     Ok(folder.to_owned())
 }
 
@@ -210,24 +216,15 @@ fn kernel_command(
     flags.push(remap(krate, "/kernels"));
 
     let mut command = toolchain.bootstrap_cargo();
-    command.current_dir(krate).args([
-        "rustc",
-        "--quiet",
-        "--lib",
-        "--release",
-        "--crate-type",
-        "cdylib",
-    ]);
     command
-        .args(["--target", TARGET, "--target-dir"])
-        .arg(folder);
+        .current_dir(krate)
+        .args(["rustc", "--quiet", "--lib", "--release", "--crate-type", "cdylib"]);
+    command.args(["--target", TARGET, "--target-dir"]).arg(folder);
     for setting in PROFILE {
         command.args(["--config", setting]);
     }
     command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
-    command
-        .arg("--")
-        .arg(format!("--emit=asm={}", ptx.display()));
+    command.arg("--").arg(format!("--emit=asm={}", ptx.display()));
     command
 }
 

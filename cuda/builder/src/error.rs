@@ -73,15 +73,8 @@ pub enum BuildError {
 
 impl BuildError {
     /// For `map_err`: wraps a system error with what was being done to which file.
-    pub(crate) fn file(
-        doing: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File {
-            doing,
-            path,
-            source,
-        }
+        move |source| Self::File { doing, path, source }
     }
 }

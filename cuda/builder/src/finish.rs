@@ -32,12 +32,7 @@ pub enum FinishError {
 ///
 /// Every entry of `ptx` must be in `table` and the reverse. `compiler` and `target` go into the header. The answer depends
 /// on nothing but the arguments.
-pub fn finish(
-    ptx: &str,
-    table: &[EntrySpec],
-    compiler: &str,
-    target: &str,
-) -> Result<String, FinishError> {
+pub fn finish(ptx: &str, table: &[EntrySpec], compiler: &str, target: &str) -> Result<String, FinishError> {
     let ptx = plain_lines(ptx);
     let code = ptx_text::without_comments(&ptx);
     let entries = ptx_text::entries(&code);
@@ -72,10 +67,7 @@ pub fn finish(
 
 /// One kind of line end, nothing invisible at line ends, one line end at the end.
 fn plain_lines(text: &str) -> String {
-    let mut out: String = text
-        .lines()
-        .flat_map(|line| [line.trim_end(), "\n"])
-        .collect();
+    let mut out: String = text.lines().flat_map(|line| [line.trim_end(), "\n"]).collect();
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
@@ -87,8 +79,7 @@ fn same_entries(entries: &[Entry], table: &[EntrySpec]) -> Result<(), FinishErro
     if compiled == listed {
         return Ok(());
     }
-    let only =
-        |a: &BTreeSet<&str>, b: &BTreeSet<&str>| a.difference(b).map(|&s| s.to_owned()).collect();
+    let only = |a: &BTreeSet<&str>, b: &BTreeSet<&str>| a.difference(b).map(|&s| s.to_owned()).collect();
     Err(FinishError::Entries {
         only_ptx: only(&compiled, &listed),
         only_table: only(&listed, &compiled),
@@ -114,10 +105,7 @@ mod tests {
             "{out}"
         );
         assert!(out.ends_with("}\n") && !out.contains('\r'));
-        assert_eq!(
-            out,
-            finish(PTX, &table(), "rustc 1.95.0", "sm_90a").unwrap()
-        );
+        assert_eq!(out, finish(PTX, &table(), "rustc 1.95.0", "sm_90a").unwrap());
     }
 
     #[test]

@@ -15,10 +15,10 @@ pub const LIBRARY_SOURCE_VARIABLE: &str = "CUDA_BUILDER_RUST_SRC";
 pub enum SourceError {
     /// None of the three ways led to a source.
     #[error(
-        "no library source for the GPU target: (1) the active toolchain has none at `{}`; (2) the variable \
-         {LIBRARY_SOURCE_VARIABLE} is not set; (3) `rustup component add rust-src` failed: {rustup}. \
-         Do any one of these for Rust {release}: install the component rust-src into the toolchain; or set \
-         {LIBRARY_SOURCE_VARIABLE} to a folder that holds rust-src {release}; or let rustup reach its server",
+        "no library source for the GPU target; any one of these three gives it:\n\
+         1. the toolchain's component rust-src: nothing is at `{}`\n\
+         2. the variable {LIBRARY_SOURCE_VARIABLE}, naming a folder with the source of Rust {release}: it is not set\n\
+         3. `rustup component add rust-src`, which this build has just tried: {rustup}",
         toolchain.display()
     )]
     Missing {
@@ -59,20 +59,13 @@ pub enum SourceError {
 pub(crate) fn find(toolchain: &Toolchain) -> Result<PathBuf, SourceError> {
     let named = env::var_os(LIBRARY_SOURCE_VARIABLE).filter(|value| !value.is_empty());
     let own = toolchain.sysroot().join("lib/rustlib/src/rust/library");
-    find_among(
-        &own,
-        named.map(PathBuf::from).as_deref(),
-        toolchain.release(),
-        || {
-            let mut rustup = std::process::Command::new("rustup");
-            rustup
-                .args(["component", "add", "rust-src", "--toolchain"])
-                .arg(toolchain.sysroot());
-            output_of(rustup)
-                .map(drop)
-                .map_err(|error| error.to_string())
-        },
-    )
+    find_among(&own, named.map(PathBuf::from).as_deref(), toolchain.release(), || {
+        let mut rustup = std::process::Command::new("rustup");
+        rustup
+            .args(["component", "add", "rust-src", "--toolchain"])
+            .arg(toolchain.sysroot());
+        output_of(rustup).map(drop).map_err(|error| error.to_string())
+    })
 }
 
 fn find_among(
@@ -130,15 +123,10 @@ fn check_named(folder: &Path, release: &str) -> Result<PathBuf, SourceError> {
 
 /// The first file that a library source needs and `library` lacks.
 fn missing_in(library: &Path) -> Option<String> {
-    [
-        "Cargo.toml",
-        "Cargo.lock",
-        "core/src/lib.rs",
-        "std/Cargo.toml",
-    ]
-    .into_iter()
-    .find(|file| !library.join(file).is_file())
-    .map(str::to_owned)
+    ["Cargo.toml", "Cargo.lock", "core/src/lib.rs", "std/Cargo.toml"]
+        .into_iter()
+        .find(|file| !library.join(file).is_file())
+        .map(str::to_owned)
 }
 
 fn minor_of(release: &str) -> Option<u32> {
@@ -158,23 +146,13 @@ fn newest_stable_minor(folder: &Path) -> u32 {
         let text = fs::read_to_string(path).unwrap_or_default();
         text.lines().filter_map(stable_since).max().unwrap_or(0)
     };
-    entries
-        .flatten()
-        .map(|entry| newest(&entry.path()))
-        .max()
-        .unwrap_or(0)
+    entries.flatten().map(|entry| newest(&entry.path())).max().unwrap_or(0)
 }
 
 /// `#[stable(feature = "…", since = "1.95.0")]` → 95.
 fn stable_since(line: &str) -> Option<u32> {
     let attribute = line.trim_start().strip_prefix("#[stable(")?;
-    attribute
-        .split_once("since = \"1.")?
-        .1
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
+    attribute.split_once("since = \"1.")?.1.split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -182,12 +160,7 @@ mod tests {
     use super::*;
 
     fn source(folder: &Path, since: &str) {
-        for file in [
-            "Cargo.toml",
-            "Cargo.lock",
-            "core/src/lib.rs",
-            "std/Cargo.toml",
-        ] {
+        for file in ["Cargo.toml", "Cargo.lock", "core/src/lib.rs", "std/Cargo.toml"] {
             let path = folder.join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
@@ -204,9 +177,7 @@ mod tests {
         let (own, named) = (folder.path().join("own"), folder.path().join("named"));
         source(&own, "1.95.0");
         source(&named, "1.95.0");
-        let found = find_among(&own, Some(&named), "1.95.0", || {
-            panic!("rustup is not needed")
-        });
+        let found = find_among(&own, Some(&named), "1.95.0", || panic!("rustup is not needed"));
         assert_eq!(found.unwrap(), own);
     }
 
@@ -227,9 +198,7 @@ mod tests {
     fn a_named_source_of_another_version_or_none_at_all_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         source(folder.path(), "1.94.0");
-        let error = check_named(folder.path(), "1.95.0")
-            .unwrap_err()
-            .to_string();
+        let error = check_named(folder.path(), "1.95.0").unwrap_err().to_string();
         assert!(
             error.contains("Rust 1.94") && error.contains("compiler is 1.95.0"),
             "{error}"

@@ -26,11 +26,7 @@ pub fn without_comments(text: &str) -> String {
             comment[2..].find("*/").map(|close| close + 4)
         };
         let (comment, after) = comment.split_at(end.unwrap_or(comment.len()));
-        out.extend(
-            comment
-                .bytes()
-                .map(|byte| if byte == b'\n' { '\n' } else { ' ' }),
-        );
+        out.extend(comment.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
         rest = after;
     }
     out.push_str(rest);
@@ -161,10 +157,7 @@ $L__BB0_1:
             found.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(),
             ["one", "two"]
         );
-        assert_eq!(
-            code[found[0].directives.clone()].trim(),
-            ".maxntid 32, 1, 1"
-        );
+        assert_eq!(code[found[0].directives.clone()].trim(), ".maxntid 32, 1, 1");
         assert_eq!(code[found[1].body.clone()].trim(), "ret;");
     }
 

@@ -72,23 +72,17 @@ impl Toolchain {
                 .join("bin")
                 .join(name)
                 .with_extension(env::consts::EXE_EXTENSION);
-            if own.is_file() {
-                own
-            } else {
-                PathBuf::from(name)
-            }
+            if own.is_file() { own } else { PathBuf::from(name) }
         };
         let (rustc, cargo) = (program("rustc"), program("cargo"));
         let version = asked(&["-vV"])?;
         let field = |name: &'static str| {
             let value = version.lines().find_map(|line| line.strip_prefix(name));
-            value
-                .map(|v| v.trim().to_owned())
-                .ok_or_else(|| BuildError::Answer {
-                    command: "rustc -vV".into(),
-                    answer: version.clone(),
-                    wanted: name,
-                })
+            value.map(|v| v.trim().to_owned()).ok_or_else(|| BuildError::Answer {
+                command: "rustc -vV".into(),
+                answer: version.clone(),
+                wanted: name,
+            })
         };
         let release = field("release:")?;
         let first = version.lines().next().unwrap_or_default();
@@ -122,13 +116,9 @@ impl Toolchain {
     /// `cargo`, undisturbed, that uses this toolchain's compiler and may use unstable features.
     pub(crate) fn bootstrap_cargo(&self) -> Command {
         let mut command = undisturbed(&self.cargo);
-        command
-            .env("RUSTC", &self.rustc)
-            .env("RUSTC_BOOTSTRAP", "1");
+        command.env("RUSTC", &self.rustc).env("RUSTC_BOOTSTRAP", "1");
         // Empty, not unset: an empty variable also overrules a wrapper from a configuration file.
-        command
-            .env("RUSTC_WRAPPER", "")
-            .env("RUSTC_WORKSPACE_WRAPPER", "");
+        command.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
         command
     }
 }
@@ -148,10 +138,7 @@ fn is_disturbing(name: &OsString) -> bool {
     let Some(name) = name.to_str() else {
         return false;
     };
-    DISTURBING.contains(&name)
-        || DISTURBING_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+    DISTURBING.contains(&name) || DISTURBING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Runs a command and returns what it printed; an error holds what it complained of.
@@ -164,9 +151,7 @@ pub(crate) fn output_of(mut command: Command) -> Result<String, BuildError> {
         return Err(BuildError::Failed {
             command: describe(&command),
             status: output.status,
-            stderr: String::from_utf8_lossy(&output.stderr)
-                .trim_end()
-                .to_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).trim_end().to_owned(),
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -175,10 +160,7 @@ pub(crate) fn output_of(mut command: Command) -> Result<String, BuildError> {
 /// A command as one would type it.
 pub(crate) fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

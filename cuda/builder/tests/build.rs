@@ -58,24 +58,14 @@ fn a_kernel_crate_becomes_the_same_finished_ptx_in_any_folder() {
         let krate = write_crate(folder.path());
         let out = folder.path().join("new/folder/out.ptx");
         let table = [EntrySpec::new("twice", 128).min_ctas(4)];
-        assert_eq!(
-            builder(&krate)
-                .launch_bounds(table)
-                .copy_to(&out)
-                .build()
-                .unwrap(),
-            out
-        );
+        assert_eq!(builder(&krate).launch_bounds(table).copy_to(&out).build().unwrap(), out);
         fs::read_to_string(out).unwrap()
     });
     assert_eq!(built[0], built[1]);
     let text = &built[0];
     assert!(text.starts_with("// Compiled by rustc 1."), "{text}");
     assert!(text.contains(".target sm_90a"), "{text}");
-    assert!(
-        text.contains(".maxntid 128, 1, 1\n.minnctapersm 4\n{"),
-        "{text}"
-    );
+    assert!(text.contains(".maxntid 128, 1, 1\n.minnctapersm 4\n{"), "{text}");
 
     let code = ptx_text::without_comments(text);
     let body = ptx_text::entries(&code)[0].body.clone();
@@ -92,18 +82,9 @@ fn a_kernel_crate_becomes_the_same_finished_ptx_in_any_folder() {
 fn a_table_that_does_not_fit_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let krate = write_crate(folder.path());
-    match builder(&krate)
-        .launch_bounds([EntrySpec::new("thrice", 32)])
-        .build()
-    {
-        Err(BuildError::Finish(FinishError::Entries {
-            only_ptx,
-            only_table,
-        })) => {
-            assert_eq!(
-                (only_ptx, only_table),
-                (vec!["twice".into()], vec!["thrice".into()])
-            );
+    match builder(&krate).launch_bounds([EntrySpec::new("thrice", 32)]).build() {
+        Err(BuildError::Finish(FinishError::Entries { only_ptx, only_table })) => {
+            assert_eq!((only_ptx, only_table), (vec!["twice".into()], vec!["thrice".into()]));
         }
         other => panic!("{other:?}"),
     }
@@ -113,11 +94,7 @@ fn a_table_that_does_not_fit_is_an_error() {
 fn what_the_compiler_says_of_a_broken_crate_reaches_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     let krate = write_crate(folder.path());
-    fs::write(
-        krate.join("src/lib.rs"),
-        "#![no_std]\nfn f() -> u32 { \"text\" }\n",
-    )
-    .unwrap();
+    fs::write(krate.join("src/lib.rs"), "#![no_std]\nfn f() -> u32 { \"text\" }\n").unwrap();
     let error = builder(&krate).build().unwrap_err().to_string();
     assert!(error.contains("mismatched types"), "{error}");
 }
@@ -125,9 +102,6 @@ fn what_the_compiler_says_of_a_broken_crate_reaches_the_caller() {
 #[test]
 fn a_folder_without_a_crate_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let error = CudaBuilder::new(folder.path())
-        .build()
-        .unwrap_err()
-        .to_string();
+    let error = CudaBuilder::new(folder.path()).build().unwrap_err().to_string();
     assert!(error.contains("is no crate"), "{error}");
 }
