@@ -1,1 +1,44 @@
-fn main() {}
+//! The command line of hopper-proj. Exit codes: 0 done, 2 usage, 1 anything else, with one `error:` line.
+
+mod args;
+mod bench;
+mod device;
+mod error;
+mod info;
+mod inputs;
+mod progress;
+mod project;
+mod verify;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // A bug is reported in the same form as any other failure.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!(
+            "error: internal fault: {}; please report it",
+            one_line(&info.to_string())
+        );
+        std::process::exit(1);
+    }));
+    let done = match Cli::parse().command {
+        Command::Info(args) => info::run(&args),
+        Command::Project(args) => project::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) if err.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(err) => {
+            eprintln!("error: {}", one_line(&err.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

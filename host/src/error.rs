@@ -90,13 +90,15 @@ pub enum Error {
         given: String,
     },
 
-    /// A kernel pointer that no kernel can take.
-    #[error("{what} is at address {address:#x}; BF16 data must start at a multiple of 2")]
+    /// An address or a size that no kernel can take.
+    #[error("{what} is {value:#x}, which must be a multiple of {to}: align the buffer")]
     Alignment {
-        /// Which pointer.
+        /// Which pointer or size.
         what: &'static str,
         /// Its value.
-        address: u64,
+        value: u64,
+        /// What it must be a multiple of.
+        to: u64,
     },
 
     /// A file that cannot be opened, read or written.
@@ -170,6 +172,61 @@ pub enum Error {
         request: String,
         /// Why nothing fits.
         reason: String,
+    },
+
+    /// The driver asked for cannot serve.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Driver(#[from] hopper_cuda_driver::SelectError),
+
+    /// A device that is not there.
+    #[cfg(feature = "cuda")]
+    #[error("device {ordinal} was asked for, but the driver has {count}: pass an ordinal below that")]
+    NoDevice {
+        /// Which device.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+    },
+
+    /// A GPU of another architecture.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "{name} has compute capability {}.{}; the kernels are for Hopper, 9.0: choose a Hopper GPU, or the emulated device",
+        capability.0,
+        capability.1
+    )]
+    NotHopper {
+        /// The device's name.
+        name: String,
+        /// Its compute capability.
+        capability: (i32, i32),
+    },
+
+    /// A call on a thread where another context, or none, is current.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the engine's context is not current on this thread: call `Engine::make_current` once on each thread that uses it"
+    )]
+    WrongContext,
+
+    /// A projection used with an engine that did not prepare it.
+    #[cfg(feature = "cuda")]
+    #[error("this projection was prepared by another engine: prepare the weights with the engine that runs them")]
+    ForeignProjection,
+
+    /// A driver call that failed; on the emulated device, with the full story of the fault behind it.
+    #[cfg(feature = "cuda")]
+    #[error("failed to {call}: {name} (CUDA error {code}){}", story.as_ref().map_or(String::new(), |story| format!(": {story}")))]
+    Device {
+        /// What was being done.
+        call: &'static str,
+        /// CUDA's result code.
+        code: u32,
+        /// Its name.
+        name: String,
+        /// What the emulator has to say about it.
+        story: Option<String>,
     },
 }
 

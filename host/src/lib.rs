@@ -7,9 +7,19 @@
 //! on the emulated one (`Engine`).
 
 pub mod checkpoint;
+#[cfg(feature = "cuda")]
+mod device;
 mod dtype;
+#[cfg(feature = "cuda")]
+mod engine;
 mod error;
+#[cfg(feature = "cuda")]
+mod graph;
 pub mod plan;
+#[cfg(feature = "cuda")]
+mod projection;
+#[cfg(feature = "cuda")]
+pub mod raw;
 pub mod reference;
 mod shape;
 pub mod suites;
@@ -18,5 +28,20 @@ pub mod weights;
 pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use half::bf16;
+pub use kernels_gpu::instances;
 pub use plan::{Plan, Request, plan};
 pub use shape::Shape;
+
+/// The wrapper of the driver API that this crate's streams and buffers are of.
+#[cfg(feature = "cuda")]
+pub use cust;
+#[cfg(feature = "cuda")]
+pub use device::{Choice as DriverChoice, Selected as DriverInUse};
+#[cfg(feature = "cuda")]
+pub use engine::{DeviceInfo, Engine, EngineOptions};
+#[cfg(feature = "cuda")]
+pub use graph::Graph;
+#[cfg(feature = "cuda")]
+pub use hopper_cuda_driver::emulated::{Counters, Traffic};
+#[cfg(feature = "cuda")]
+pub use projection::Projection;

@@ -150,12 +150,14 @@ pub fn plan_with(instance: &'static Gemv, request: &Request) -> Result<Option<Pl
 }
 
 /// Every compiled instance with its verdict, in the order of the table of instances.
-pub fn candidates(request: &Request) -> Vec<(&'static Gemv, Verdict)> {
-    let judge = |instance| match unfit(instance, request).or_else(|| unwise(instance, request)) {
-        Some(reason) => Verdict::Rejected(reason),
-        None => Verdict::Cost(cost(instance, request)),
-    };
-    GEMV_BF16.iter().map(|instance| (instance, judge(instance))).collect()
+pub fn candidates(request: &Request) -> impl Iterator<Item = (&'static Gemv, Verdict)> {
+    GEMV_BF16.iter().map(|instance| {
+        let verdict = match unfit(instance, request).or_else(|| unwise(instance, request)) {
+            Some(reason) => Verdict::Rejected(reason),
+            None => Verdict::Cost(cost(instance, request)),
+        };
+        (instance, verdict)
+    })
 }
 
 /// The instance of that name.

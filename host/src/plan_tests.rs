@@ -124,7 +124,7 @@ proptest! {
     fn a_rejected_instance_is_never_chosen(n in 1usize..10_000, k in 1usize..10_000, m in 1usize..64) {
         let request = request(n, k, m);
         let chosen = plan(&request).unwrap().unwrap().instance;
-        let verdicts = candidates(&request);
+        let verdicts: Vec<_> = candidates(&request).collect();
         let costs: Vec<f64> = verdicts.iter().filter_map(|(_, v)| if let Verdict::Cost(c) = v { Some(*c) } else { None }).collect();
         prop_assert!(costs.iter().all(|c| c.is_finite() && *c > 0.0));
         if measured(&request).is_none() {

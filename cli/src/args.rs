@@ -1,0 +1,200 @@
+//! The arguments of the command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hopper_proj::checkpoint::Cast;
+use hopper_proj::suites::Suite;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// BF16 projections y = x · Wᵀ for Hopper GPUs, computed by the GPU or, where there is none, by an emulator that executes the
+/// very PTX that the GPU would run.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hopper-proj",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = false
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say which device, which driver and which kernels this build has
+    Info(Info),
+    /// Compute y = x · Wᵀ from safetensors files
+    Project(Project),
+    /// Check every projection of a suite against FP64
+    Verify(Verify),
+    /// Time the projections of a suite on a GPU, or count their memory traffic on the emulator
+    Bench(Bench),
+}
+
+/// Where to compute.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DeviceArgs {
+    /// Where to compute; `auto` takes CUDA where there is a driver and a device, else the emulator. Wins over HOPPER_PROJ_DEVICE
+    #[arg(long, value_enum)]
+    pub(crate) device: Option<DeviceChoice>,
+    /// On the emulator, the interleaving of warps, CTAs and copies; where inputs are random, their seed too
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceChoice {
+    Auto,
+    Cuda,
+    Emulated,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Project {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// The weights W, `[N, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
+    #[arg(long, value_name = "FILE[:TENSOR]")]
+    pub(crate) weights: PathBuf,
+    /// The activations x, BF16 `[m, K]`
+    #[arg(long, value_name = "FILE[:TENSOR]")]
+    pub(crate) x: PathBuf,
+    /// Where to write `y`, BF16 `[m, N]`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The form in which the weights are kept on the device
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    pub(crate) format: Format,
+    /// Round F16 or F32 weights to this type
+    #[arg(long, value_enum)]
+    pub(crate) cast: Option<CastTo>,
+    /// Use only these rows of W
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    pub(crate) rows: Option<Range<usize>>,
+    /// Use only these columns of W; x is then `[m, B−A]`
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    pub(crate) cols: Option<Range<usize>>,
+    /// Add in a fixed order, so that equal calls give equal bits (every kernel of this build does)
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Auto,
+    Bf16,
+    Window12,
+    Nvfp4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CastTo {
+    Bf16,
+}
+
+impl From<CastTo> for Cast {
+    fn from(to: CastTo) -> Self {
+        match to {
+            CastTo::Bf16 => Cast::Bf16,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Which projections
+    #[arg(long, value_enum, default_value_t = SuiteName::Small)]
+    pub(crate) suite: SuiteName,
+    /// Print JSON: a list of {op, layer, m, n, k, format, device, instance, rel_error, pass}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// Which projections
+    #[arg(long, value_enum, default_value_t = SuiteName::Muse)]
+    pub(crate) suite: SuiteName,
+    /// How calls follow each other: overlapping by programmatic dependent launch, plainly one after the other in a graph, or each fed
+    /// by the one before
+    #[arg(long, value_enum, default_value_t = Mode::Pdl)]
+    pub(crate) mode: Mode,
+    /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Draw the times
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Pdl,
+    Graph,
+    Chain,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SuiteName {
+    Muse,
+    Small,
+}
+
+impl From<SuiteName> for Suite {
+    fn from(name: SuiteName) -> Self {
+        match name {
+            SuiteName::Muse => Suite::Muse,
+            SuiteName::Small => Suite::Small,
+        }
+    }
+}
+
+/// `A..B`, half open. Whether it fits the matrix is known once the file is open.
+fn range(text: &str) -> Result<Range<usize>, String> {
+    let bounds = text
+        .split_once("..")
+        .and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    match bounds {
+        Some(range) if range.start < range.end => Ok(range),
+        _ => Err("a range is A..B with whole numbers A < B, for example 0..1024".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(range("0..1"), Ok(0..1));
+        assert_eq!(range("12..4096"), Ok(12..4096));
+        for bad in [
+            "", "..", "1..", "..2", "2..2", "3..2", "-1..2", "1..=2", "a..b", "1...2", "1-2",
+        ] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+}

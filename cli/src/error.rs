@@ -1,0 +1,58 @@
+//! What ends a command early.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Library(#[from] hopper_proj::Error),
+
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+
+    #[error("cannot write {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+
+    #[error("there is no file {given}: pass FILE, or FILE:TENSOR to name a tensor of it", given = given.display())]
+    NoFile { given: PathBuf },
+
+    #[error("x has {given} columns, but the weights {weights}; x must be [m, {needed}]: {hint}")]
+    Columns {
+        given: usize,
+        needed: usize,
+        weights: String,
+        hint: &'static str,
+    },
+
+    #[error("{what} is not in this version, which {can}")]
+    NotYet { what: &'static str, can: &'static str },
+
+    #[error("{failed} of {total} projections differ from FP64 by more than {tolerance:e}")]
+    Wrong {
+        failed: usize,
+        total: usize,
+        tolerance: f64,
+    },
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl From<serde_json::Error> for Error {
+    fn from(err: serde_json::Error) -> Self {
+        Error::Output(err.into())
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(err: io::Error) -> Self {
+        Error::Output(err)
+    }
+}
+
+impl Error {
+    /// Whether the reader of the output has gone away, as `head` does: an end like any other.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Error::Output(err) if err.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

@@ -1,0 +1,331 @@
+//! A device, its context and the loaded kernels.
+
+use crate::device::{Choice, Result, Selected, cust_error};
+use crate::projection::Projection;
+use crate::raw::{Kernels, Overlap};
+use crate::weights::bf16 as packing;
+use crate::{Dtype, Error, Plan, Request, Shape, plan};
+use cust::context::{Context, CurrentContext};
+use cust::device::{Device, DeviceAttribute};
+use cust::memory::{CopyDestination, DeviceBuffer, DeviceSlice};
+use cust::stream::{Stream, StreamFlags};
+use half::bf16;
+use hopper_cuda_driver::emulated::{self, Counters};
+use kernels_gpu::instances::Floor;
+use std::sync::Arc;
+
+/// How to open a device.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct EngineOptions {
+    /// Which driver to use. `None` leaves it to the variable `HOPPER_PROJ_DEVICE`, and without that to what is there: a CUDA
+    /// device, else the emulated one. A process has one driver; the first choice stands.
+    pub driver: Option<Choice>,
+    /// Which of the driver's devices.
+    pub ordinal: u32,
+    /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and fault by fault.
+    pub seed: Option<u64>,
+}
+
+impl EngineOptions {
+    /// Options that ask for one driver.
+    pub fn on(driver: Choice) -> Self {
+        EngineOptions {
+            driver: Some(driver),
+            ..EngineOptions::default()
+        }
+    }
+}
+
+/// What is known of an open device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Whose driver serves it.
+    pub driver: Selected,
+    /// The device's name.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (i32, i32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of device memory.
+    pub memory: usize,
+    /// The CUDA version of the driver, major and minor.
+    pub cuda: (i32, i32),
+}
+
+/// An open device with its kernels loaded. Cheap to clone; the device closes with the last clone and projection.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    // Dropped in this order: the kernels' module must go while its context lives.
+    kernels: Kernels,
+    context: Context,
+    info: DeviceInfo,
+}
+
+impl Engine {
+    /// Opens a device: chooses the driver, makes the device's primary context current on the calling thread, and loads the
+    /// kernels. This may take a second the first time, while the driver compiles them.
+    pub fn new(options: EngineOptions) -> Result<Self> {
+        let driver = match options.driver {
+            Some(choice) => hopper_cuda_driver::select(choice),
+            None => hopper_cuda_driver::selected(),
+        }?;
+        cust::init(cust::CudaFlags::empty()).map_err(|err| cust_error("initialise the driver", err))?;
+        let count = Device::num_devices().map_err(|err| cust_error("count the devices", err))?;
+        if options.ordinal >= count {
+            return Err(Error::NoDevice {
+                ordinal: options.ordinal,
+                count,
+            });
+        }
+        let device = Device::get_device(options.ordinal).map_err(|err| cust_error("get the device", err))?;
+        let info = DeviceInfo::read(driver, device)?;
+        if info.capability.0 != 9 {
+            return Err(Error::NotHopper {
+                name: info.name,
+                capability: info.capability,
+            });
+        }
+        let context = Context::new(device).map_err(|err| cust_error("open the device's primary context", err))?;
+        if options.seed.is_some() {
+            emulated::set_seed(options.seed);
+        }
+        let kernels = Kernels::load()?;
+        Ok(Engine {
+            inner: Arc::new(Inner { kernels, context, info }),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.inner.info
+    }
+
+    /// The layer below, for launches on raw handles.
+    pub fn kernels(&self) -> &Kernels {
+        &self.inner.kernels
+    }
+
+    /// Makes the engine's context current on the calling thread, as [`Engine::new`] does on its own. Every other call needs that.
+    pub fn make_current(&self) -> Result<()> {
+        CurrentContext::set_current(&self.inner.context).map_err(|err| cust_error("make the context current", err))
+    }
+
+    /// A new stream in the engine's context.
+    pub fn stream(&self) -> Result<Stream> {
+        self.inner.check_current()?;
+        Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|err| cust_error("create a stream", err))
+    }
+
+    /// Waits until a stream has run dry. A failure of anything launched on it arrives here, on the emulator with the full story.
+    pub fn synchronize(&self, stream: &Stream) -> Result<()> {
+        stream
+            .synchronize()
+            .map_err(|err| cust_error("wait for the stream", err))
+    }
+
+    /// Copies BF16 values into device memory, as their bit patterns.
+    pub fn upload(&self, values: &[bf16]) -> Result<DeviceBuffer<u16>> {
+        self.inner.check_current()?;
+        DeviceBuffer::from_slice(bytemuck::cast_slice(values)).map_err(|err| cust_error("upload values", err))
+    }
+
+    /// Copies BF16 values out of device memory, after all work on the device that precedes the call.
+    pub fn download(&self, values: &DeviceSlice<u16>) -> Result<Vec<bf16>> {
+        self.inner.check_current()?;
+        let mut out = vec![bf16::ZERO; values.len()];
+        values
+            .copy_to(bytemuck::cast_slice_mut(&mut out))
+            .map_err(|err| cust_error("download values", err))?;
+        Ok(out)
+    }
+
+    /// Packs row-major `[N, K]` weights into the order that the kernels stream, and uploads them. Slow, once per layer.
+    pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
+        self.inner.check_current()?;
+        let packed = packing::pack(weights, shape)?;
+        Ok(Projection::new(Arc::clone(&self.inner), self.upload(&packed)?, shape))
+    }
+
+    /// [`Engine::prepare`] for weights as little-endian bytes of some type; the bytes may start anywhere.
+    pub fn prepare_bytes(&self, weights: &[u8], dtype: Dtype, shape: Shape) -> Result<Projection> {
+        match dtype {
+            Dtype::Bf16 => {}
+            Dtype::F32 => return Err(Error::Fp32Weights),
+            given => return Err(Error::NeedsCast { given }),
+        }
+        let row_bytes = shape.k() * dtype.bytes();
+        Shape::check_len("the weights, in bytes,", weights.len(), shape.n(), row_bytes)?;
+        match bytemuck::try_cast_slice(weights) {
+            Ok(values) => self.prepare(values, shape),
+            Err(_) => {
+                let values: Vec<bf16> = weights
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|&pair| bf16::from_le_bytes(pair))
+                    .collect();
+                self.prepare(&values, shape)
+            }
+        }
+    }
+
+    /// Queues `y = x · Wᵀ` on a stream: `x` is `[m, K]`, `y` is `[m, N]`, both row-major BF16 bit patterns in device memory.
+    ///
+    /// Neither blocks, allocates, synchronises nor changes the current context, so it can be captured into a graph. The
+    /// launch may start before the kernel ahead of it on the stream has ended, and streams in weights meanwhile; it reads
+    /// `x` and writes `y` after. `m = 0` does nothing.
+    pub fn project(
+        &self,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        y: &mut DeviceSlice<u16>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let chosen = plan(&self.request(projection, x, m))?;
+        self.project_as(chosen.as_ref(), projection, x, m, y, stream, Overlap::Programmatic)
+    }
+
+    /// [`Engine::project`] with a plan made by the caller for [`Engine::request`] (`None`: nothing to do), and a say in the overlap.
+    #[allow(clippy::too_many_arguments)]
+    pub fn project_as(
+        &self,
+        plan: Option<&Plan>,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        y: &mut DeviceSlice<u16>,
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
+        let shape = projection.shape();
+        projection.check_engine(&self.inner)?;
+        Shape::check_len("x", x.len(), m, shape.k())?;
+        Shape::check_len("y", y.len(), m, shape.n())?;
+        let Some(plan) = plan else { return Ok(()) };
+        let request = self.request(projection, x, m);
+        if crate::plan::plan_with(plan.instance, &request)?.as_ref() != Some(plan) {
+            return Err(Error::NoInstance {
+                request: request.to_string(),
+                reason: "the plan was made for another request".to_owned(),
+            });
+        }
+        self.inner.check_current()?;
+        let pointers = (
+            x.as_device_ptr().as_raw(),
+            projection.pointer(),
+            y.as_device_ptr().as_raw(),
+        );
+        // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch; 2. lengths were
+        // checked, the borrows keep the buffers alive up to here, and freeing device memory waits for work that uses it;
+        // 3. only `prepare` writes packed weights, by a copy that has ended.
+        unsafe {
+            self.inner
+                .kernels
+                .launch(plan, pointers, shape, m, stream.as_inner(), overlap)
+        }
+    }
+
+    /// Queues a reader of a projection's packed weights, which computes nothing: what the memory can deliver for these bytes, as a
+    /// limit to compare with. `out` takes one value per warp of [`Engine::floor_ctas`] CTAs.
+    pub fn floor_read(
+        &self,
+        floor: &'static Floor,
+        projection: &Projection,
+        out: &mut DeviceSlice<u32>,
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
+        projection.check_engine(&self.inner)?;
+        let ctas = self.floor_ctas(floor);
+        Shape::check_len("the reader's output", out.len(), ctas as usize, floor.warps)?;
+        self.inner.check_current()?;
+        let buffers = (projection.pointer(), projection.bytes(), out.as_device_ptr().as_raw());
+        // SAFETY: 1. as in `project_as`; 2. the sizes are those of the buffers, and the output's was checked.
+        unsafe {
+            self.inner
+                .kernels
+                .floor_read(floor, buffers, ctas, stream.as_inner(), overlap)
+        }
+    }
+
+    /// CTAs of a reader's launch: as many as the device holds at a time.
+    pub fn floor_ctas(&self, floor: &Floor) -> u32 {
+        self.inner.info.multiprocessors * floor.min_ctas as u32
+    }
+
+    /// On the emulated device, what the launches of the engine's context were counted to have done since the last call; `None` on a GPU,
+    /// which does not count.
+    pub fn take_counters(&self) -> Result<Option<Counters>> {
+        self.inner.check_current()?;
+        Ok((self.inner.info.driver == Selected::Emulated).then(emulated::take_counters))
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    /// What [`Engine::project`] asks of [`plan`](crate::plan()) for these arguments.
+    pub fn request(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Request {
+        Request::new(projection.shape(), m, x.as_device_ptr().as_raw())
+    }
+}
+
+impl Inner {
+    /// Fails unless the engine's context is current on this thread; changes nothing.
+    pub(crate) fn check_current(&self) -> Result<()> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        let code = unsafe { cust::sys::cuCtxGetCurrent(&raw mut current) };
+        crate::device::check("ask for the current context", code as u32)?;
+        if current == self.context.as_raw() {
+            Ok(())
+        } else {
+            Err(Error::WrongContext)
+        }
+    }
+
+    /// Runs something that needs the context on whatever thread, and leaves the thread's context as it was.
+    pub(crate) fn with_context(&self, run: impl FnOnce()) {
+        // SAFETY: the context is retained as long as `self` lives; what was pushed is popped.
+        unsafe {
+            if cust::sys::cuCtxPushCurrent_v2(self.context.as_raw()) as u32 == 0 {
+                run();
+                let mut popped = std::ptr::null_mut();
+                cust::sys::cuCtxPopCurrent_v2(&raw mut popped);
+            }
+        }
+    }
+}
+
+impl DeviceInfo {
+    fn read(driver: Selected, device: Device) -> Result<Self> {
+        let attribute = |a| {
+            device
+                .get_attribute(a)
+                .map_err(|err| cust_error("read a device attribute", err))
+        };
+        let version = cust::CudaApiVersion::get().map_err(|err| cust_error("read the driver's version", err))?;
+        Ok(DeviceInfo {
+            driver,
+            name: device.name().map_err(|err| cust_error("read the device's name", err))?,
+            capability: (
+                attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+                attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+            ),
+            multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?.max(1) as u32,
+            memory: device
+                .total_memory()
+                .map_err(|err| cust_error("read the size of the device's memory", err))?,
+            cuda: (version.major(), version.minor()),
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Captured sequences of launches, replayed at once.
+
+use crate::device::{Result, check};
+use crate::engine::{Engine, Inner};
+use cust::stream::Stream;
+use cust::sys::{self, CUgraph, CUgraphExec};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// A sequence of launches, captured once by [`Engine::capture`] and launched as one. What it launches refers to its buffers by
+/// address: they must outlive it.
+#[derive(Debug)]
+pub struct Graph {
+    engine: Arc<Inner>,
+    exec: CUgraphExec,
+}
+
+// SAFETY: the driver lets any thread use a graph, one at a time, and `launch` takes `&mut self`.
+unsafe impl Send for Graph {}
+
+/// The captured, not yet executable form; destroyed as soon as it has been made executable.
+struct Captured(CUgraph);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: captured by us, destroyed once.
+            unsafe { sys::cuGraphDestroy(self.0) };
+        }
+    }
+}
+
+impl Engine {
+    /// Captures what `record` queues on the stream, instead of running it.
+    pub fn capture(&self, stream: &Stream, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let inner = self.inner();
+        inner.check_current()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a live stream of the current context.
+        check(
+            "begin a capture",
+            unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) } as u32,
+        )?;
+        let recorded = record();
+        let mut captured = Captured(null_mut());
+        // SAFETY: ends the capture begun above, whether or not recording failed; writes one handle.
+        let ended = unsafe { sys::cuStreamEndCapture(stream.as_inner(), &raw mut captured.0) };
+        recorded?;
+        check("end a capture", ended as u32)?;
+        let mut exec = null_mut();
+        // SAFETY: the graph was captured just now; writes one handle.
+        let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, captured.0, 0) };
+        check("make a graph executable", code as u32)?;
+        Ok(Graph {
+            engine: Arc::clone(inner),
+            exec,
+        })
+    }
+}
+
+impl Graph {
+    /// Queues the whole sequence on a stream.
+    ///
+    /// # Safety
+    ///
+    /// Every buffer that the captured launches use is still allocated, and stays so until they have ended.
+    pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
+        self.engine.check_current()?;
+        // SAFETY: a live executable graph, a live stream.
+        check(
+            "launch a graph",
+            unsafe { sys::cuGraphLaunch(self.exec, stream.as_inner()) } as u32,
+        )
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        self.engine.with_context(|| {
+            // SAFETY: made by us, destroyed once.
+            unsafe { sys::cuGraphExecDestroy(self.exec) };
+        });
+    }
+}

@@ -1,0 +1,242 @@
+//! The layer below `Engine`: launches in terms of `CUstream`, `CUdeviceptr` and sizes, for use from any other wrapper of the
+//! driver API, on its own context and stream.
+//!
+//! [`Kernels::load`] is slow and happens once per context. A launch neither blocks, allocates, synchronises nor changes the current
+//! context, so it can be captured into a graph.
+
+use crate::device::{Result, check, cust_error};
+use crate::plan::{Plan, Request, plan};
+use crate::{Error, Shape};
+use cust::module::Module;
+use hopper_cuda_driver::ffi;
+use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, GEMV_BF16, Gemv, GemvArgs};
+use std::ffi::c_void;
+
+pub use cust::sys::{CUdeviceptr, CUfunction, CUstream};
+
+/// The PTX of every kernel, as it ships.
+pub const PTX: &str = include_str!("../ptx/kernels.ptx");
+
+/// Whether a launch may start before the kernel ahead of it on the stream has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Overlap {
+    /// It may (programmatic dependent launch): the weights stream in while the kernel ahead ends. x and y are not touched
+    /// before that kernel's writes are visible; the weights must not be written by it.
+    #[default]
+    Programmatic,
+    /// It waits, as launches on a stream do by default.
+    None,
+}
+
+/// The loaded kernels of one context.
+#[derive(Debug)]
+pub struct Kernels {
+    /// In the order of the tables of instances.
+    gemv: Vec<CUfunction>,
+    floor: Vec<CUfunction>,
+    /// Keeps the functions alive.
+    _module: Module,
+}
+
+// SAFETY: a CUfunction is a handle that the driver lets any thread use, as `Module` lets on by being Send and Sync itself.
+unsafe impl Send for Kernels {}
+// SAFETY: as above; nothing here changes after loading.
+unsafe impl Sync for Kernels {}
+
+impl Kernels {
+    /// Loads the kernels into the calling thread's current context, and lets each have the shared memory that it needs.
+    pub fn load() -> Result<Self> {
+        let module = Module::from_ptx(PTX, &[]).map_err(|err| cust_error("load the kernels", err))?;
+        let load = |name: &str, shared_bytes: usize| -> Result<CUfunction> {
+            let function = module
+                .get_function(name)
+                .map_err(|err| cust_error("find a kernel", err))?
+                .to_raw();
+            let attribute = cust::sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function was found in the module just now.
+            let code = unsafe { cust::sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) };
+            check("raise a kernel's shared memory", code as u32)?;
+            Ok(function)
+        };
+        let gemv = GEMV_BF16
+            .iter()
+            .map(|i| load(i.name, i.shared_bytes()))
+            .collect::<Result<_>>()?;
+        let floor = FLOOR_READ
+            .iter()
+            .map(|i| load(i.name, i.shared_bytes()))
+            .collect::<Result<_>>()?;
+        Ok(Kernels {
+            gemv,
+            floor,
+            _module: module,
+        })
+    }
+
+    /// Launches `y = x · Wᵀ` with the instance that [`plan`](crate::plan()) chooses. `m = 0` launches nothing.
+    ///
+    /// # Safety
+    ///
+    /// 1. The kernels' context is current, and `stream` is a stream of it, or null.
+    /// 2. `x` and `y` hold `[m, K]` and `[m, N]` BF16 values in that context, `weights` the [packed](crate::weights::bf16) form of `[N, K]`
+    ///    values; they do not overlap, and stay allocated until the launch has ended.
+    /// 3. With [`Overlap::Programmatic`], the kernel ahead on the stream does not write `weights`.
+    pub unsafe fn project(
+        &self,
+        (x, weights, y): (CUdeviceptr, CUdeviceptr, CUdeviceptr),
+        shape: Shape,
+        m: usize,
+        stream: CUstream,
+        overlap: Overlap,
+    ) -> Result<()> {
+        match plan(&Request::new(shape, m, x))? {
+            // SAFETY: as the caller promises; the plan is for these sizes and this x.
+            Some(plan) => unsafe { self.launch(&plan, (x, weights, y), shape, m, stream, overlap) },
+            None => Ok(()),
+        }
+    }
+
+    /// Launches `y = x · Wᵀ` as a plan says.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernels::project`]; further, `plan` was made for this shape, this `m` and the alignment of this `x`.
+    pub unsafe fn launch(
+        &self,
+        plan: &Plan,
+        (x, weights, y): (CUdeviceptr, CUdeviceptr, CUdeviceptr),
+        shape: Shape,
+        m: usize,
+        stream: CUstream,
+        overlap: Overlap,
+    ) -> Result<()> {
+        aligned("x", x, BF16)?;
+        aligned("y", y, BF16)?;
+        aligned("the packed weights", weights, PACKED)?;
+        let function = GEMV_BF16
+            .iter()
+            .position(|i: &Gemv| i == plan.instance)
+            .and_then(|at| self.gemv.get(at))
+            .ok_or_else(|| unknown(plan.instance.name))?;
+        let mut args = GemvArgs {
+            x,
+            weights,
+            y,
+            m: m as u32,
+            n: shape.n() as u32,
+            k: shape.k() as u32,
+        };
+        let config = Config {
+            grid: plan.grid,
+            block: plan.block,
+            cluster: plan.cluster,
+            shared_bytes: plan.shared_bytes,
+        };
+        // SAFETY: `args` is the one by-value parameter that every gemv entry takes.
+        unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+    }
+
+    /// Launches a reader: streams `bytes` from `data` and computes nothing, to measure what the memory can deliver.
+    ///
+    /// # Safety
+    ///
+    /// 1. The kernels' context is current, and `stream` is a stream of it, or null.
+    /// 2. `data` holds `bytes` bytes, `out` one `u32` per warp of `ctas` CTAs; both stay allocated until the launch has ended.
+    pub unsafe fn floor_read(
+        &self,
+        floor: &'static Floor,
+        (data, bytes, out): (CUdeviceptr, usize, CUdeviceptr),
+        ctas: u32,
+        stream: CUstream,
+        overlap: Overlap,
+    ) -> Result<()> {
+        aligned("the data", data, PACKED)?;
+        aligned("the number of bytes to read", bytes as u64, PACKED)?;
+        aligned("the reader's output", out, 4)?;
+        let function = FLOOR_READ
+            .iter()
+            .position(|i| i == floor)
+            .and_then(|at| self.floor.get(at))
+            .ok_or_else(|| unknown(floor.name))?;
+        let mut args = FloorArgs {
+            data,
+            bytes: bytes as u64,
+            out,
+        };
+        let config = Config {
+            grid: [ctas.max(1), 1, 1],
+            block: [floor.threads() as u32, 1, 1],
+            cluster: [1, 1, 1],
+            shared_bytes: floor.shared_bytes() as u32,
+        };
+        // SAFETY: `args` is the one by-value parameter that every reader takes.
+        unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+    }
+}
+
+/// Where BF16 data may start.
+const BF16: u64 = 2;
+/// Where packed weights may start: bulk copies want it.
+const PACKED: u64 = 16;
+
+fn aligned(what: &'static str, value: u64, to: u64) -> Result<()> {
+    if value.is_multiple_of(to) {
+        Ok(())
+    } else {
+        Err(Error::Alignment { what, value, to })
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::NoInstance {
+        request: format!("the kernel {name}"),
+        reason: "it is not in the loaded module".to_owned(),
+    }
+}
+
+/// The shape of a launch.
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    cluster: [u32; 3],
+    shared_bytes: u32,
+}
+
+impl Config {
+    /// # Safety
+    ///
+    /// `args` points to the function's one parameter; the rest as for [`Kernels::project`].
+    unsafe fn launch(&self, function: CUfunction, args: *mut c_void, stream: CUstream, overlap: Overlap) -> Result<()> {
+        let attributes = [
+            ffi::CUlaunchAttribute::cluster(self.cluster),
+            ffi::CUlaunchAttribute::programmatic_serialization(),
+        ];
+        let used = match overlap {
+            Overlap::Programmatic => attributes.len(),
+            Overlap::None => attributes.len() - 1,
+        };
+        let config = ffi::CUlaunchConfig {
+            gridDimX: self.grid[0],
+            gridDimY: self.grid[1],
+            gridDimZ: self.grid[2],
+            blockDimX: self.block[0],
+            blockDimY: self.block[1],
+            blockDimZ: self.block[2],
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream.cast(),
+            attrs: attributes.as_ptr(),
+            numAttrs: used as u32,
+        };
+        let mut parameters = [args];
+        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them.
+        let code = unsafe {
+            ffi::cuLaunchKernelEx(
+                &raw const config,
+                function.cast(),
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check("launch a kernel", code)
+    }
+}
