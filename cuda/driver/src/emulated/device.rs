@@ -1,0 +1,331 @@
+//! The one device: an sm_90 part with an H200's numbers, and what can be asked of the driver without a context.
+
+use super::context::ready;
+use super::state::{STATE, put};
+use crate::codes::{self, Answer, Code};
+use crate::types::*;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+/// The device's number.
+pub(super) const ORDINAL: CUdevice = 0;
+/// Never "H200" alone: no measurement taken here may pass for one taken there.
+const NAME: &CStr = c"Emulated sm_90 (H200 numbers)";
+const UUID: [u8; 16] = *b"hopper-emulated\0";
+/// The driver whose ways are imitated: CUDA 13.0.
+const DRIVER_VERSION: c_int = 13000;
+pub(super) const TOTAL_MEMORY: u64 = 139 << 30;
+
+pub(super) const SMS: u32 = 132;
+pub(super) const WARP: u32 = 32;
+pub(super) const MAX_BLOCK_THREADS: u32 = 1024;
+pub(super) const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+pub(super) const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+pub(super) const SM_THREADS: u32 = 2048;
+pub(super) const SM_BLOCKS: u32 = 32;
+pub(super) const SM_REGISTERS: u32 = 65536;
+/// Shared memory: what a block has unasked, what it can ask for, what an SM has, and what the system keeps per block.
+pub(super) const SHARED_DEFAULT: u32 = 48 << 10;
+pub(super) const SHARED_OPT_IN: u32 = 227 << 10;
+pub(super) const SHARED_SM: u32 = 228 << 10;
+pub(super) const SHARED_RESERVED: u32 = 1 << 10;
+/// Blocks of a cluster: on every part, and with the kernel's leave on this one.
+pub(super) const CLUSTER_PORTABLE: u32 = 8;
+pub(super) const CLUSTER_MAX: u32 = 16;
+/// SMs of each GPC.
+pub(super) const GPC_SMS: [u32; 8] = [16, 16, 16, 16, 16, 16, 18, 18];
+
+/// The answer to every `CUdevice_attribute`. Sizes and rates are an H200's. A feature that the emulation lacks is answered with 0,
+/// so that a program which asks first does not use it.
+const ATTRIBUTES: &[(c_uint, c_int)] = &[
+    (1, MAX_BLOCK_THREADS as c_int),
+    (2, MAX_BLOCK[0] as c_int),
+    (3, MAX_BLOCK[1] as c_int),
+    (4, MAX_BLOCK[2] as c_int),
+    (5, MAX_GRID[0] as c_int),
+    (6, MAX_GRID[1] as c_int),
+    (7, MAX_GRID[2] as c_int),
+    (8, SHARED_DEFAULT as c_int),
+    (9, 64 << 10), // constant memory
+    (10, WARP as c_int),
+    (11, c_int::MAX), // pitch of copies
+    (12, SM_REGISTERS as c_int),
+    (13, 1_980_000), // clock, kHz
+    (14, 512),       // texture alignment
+    (15, 1),         // copies overlap kernels
+    (16, SMS as c_int),
+    (17, 0),       // no time limit on kernels
+    (18, 0),       // not integrated
+    (19, 0),       // kernels cannot reach host memory: not emulated
+    (20, 0),       // compute mode: default
+    (21, 131_072), // textures, 21 to 29
+    (22, 131_072),
+    (23, 65536),
+    (24, 16384),
+    (25, 16384),
+    (26, 16384),
+    (27, 32768),
+    (28, 32768),
+    (29, 2048),
+    (30, 512), // surface alignment
+    (31, 1),   // concurrent kernels
+    (32, 1),   // ECC
+    (33, 0),   // PCI bus and device
+    (34, 0),
+    (35, 0),         // not TCC
+    (36, 3_201_000), // memory clock, kHz
+    (37, 6144),      // memory bus, bits
+    (38, 50 << 20),  // L2
+    (39, SM_THREADS as c_int),
+    (40, 3),     // copy engines
+    (41, 1),     // unified addressing
+    (42, 32768), // textures, 42 to 49
+    (43, 2048),
+    (44, 1),
+    (45, 32768),
+    (46, 32768),
+    (47, 8192),
+    (48, 8192),
+    (49, 32768),
+    (50, 0),  // PCI domain
+    (51, 32), // textures and surfaces, 51 to 74
+    (52, 32768),
+    (53, 32768),
+    (54, 2046),
+    (55, 32768),
+    (56, 131_072),
+    (57, 65536),
+    (58, 16384),
+    (59, 16384),
+    (60, 16384),
+    (61, 32768),
+    (62, 2048),
+    (63, 32768),
+    (64, 32768),
+    (65, 2048),
+    (66, 32768),
+    (67, 32768),
+    (68, 2046),
+    (69, 268_435_456),
+    (70, 131_072),
+    (71, 65000),
+    (72, 2_097_120),
+    (73, 32768),
+    (74, 32768),
+    (75, 9), // compute capability 9.0
+    (76, 0),
+    (77, 32768), // textures
+    (78, 1),     // stream priorities
+    (79, 1),     // L1 caches global loads
+    (80, 1),     // L1 caches local loads
+    (81, SHARED_SM as c_int),
+    (82, SM_REGISTERS as c_int),
+    (83, 0), // managed memory: not emulated
+    (84, 0), // not a multi-GPU board
+    (85, 0),
+    (86, 0), // no atomics on host memory
+    (87, 2), // FP32 rate over FP64 rate
+    (88, 0), // pageable memory is out of kernels' reach
+    (89, 0), // managed memory: not emulated
+    (90, 1), // preemption
+    (91, 0), // registered host memory: out of kernels' reach
+    (92, 0), // stream memory operations, 92 to 94: not emulated
+    (93, 0),
+    (94, 0),
+    (95, 0), // cooperative launch: not emulated
+    (96, 0),
+    (97, SHARED_OPT_IN as c_int),
+    (98, 0),  // flushing remote writes: not emulated
+    (99, 1),  // host memory can be registered
+    (100, 0), // pageable memory: out of reach
+    (101, 0), // managed memory: not emulated
+    (102, 0), // virtual memory management, 102 to 105: not emulated
+    (103, 0),
+    (104, 0),
+    (105, 0),
+    (106, SM_BLOCKS as c_int),
+    (107, 0),           // compression: not emulated
+    (108, 32_768_000),  // L2 that can be set aside for persisting accesses
+    (109, 134_213_632), // access policy window
+    (110, 0),           // RDMA: not emulated
+    (111, SHARED_RESERVED as c_int),
+    (112, 0), // sparse arrays: not emulated
+    (113, 0), // read-only registered memory: not emulated
+    (114, 0), // timeline semaphores: not emulated
+    (115, 0), // memory pools: not emulated
+    (116, 0), // RDMA, 116 to 118: not emulated
+    (117, 0),
+    (118, 0),
+    (119, 0), // memory pools: not emulated
+    (120, 1), // cluster launch
+    (121, 0), // deferred mapping of arrays: not emulated
+    (122, 0), // stream memory operations: not emulated
+    (123, 0),
+    (124, 0),  // RDMA: not emulated
+    (125, 0),  // IPC events: not emulated
+    (126, 0),  // memory-synchronisation domains: one
+    (127, 0),  // tensor maps: not emulated
+    (128, 0),  // fabric handles: not emulated
+    (129, 0),  // unified function pointers
+    (130, -1), // NUMA node of the device
+    (131, 0),
+    (132, 0),  // multicast: not emulated
+    (133, 0),  // MPS
+    (134, -1), // NUMA node of the host
+];
+
+/// The default of every limit of a context that this device has (`CUlimit`).
+const LIMITS: &[(c_uint, usize)] = &[
+    (0, 1024),    // stack of a thread
+    (1, 7 << 20), // printf buffer
+    (2, 8 << 20), // heap of device-side malloc
+    (4, 2048),    // pending launches of the device's runtime
+    (5, 128),     // L2 fetch granularity
+    (6, 0),       // L2 set aside for persisting accesses
+];
+
+/// The value in a table of numbers.
+fn look_up<T: Copy>(table: &[(c_uint, T)], key: c_uint) -> Option<T> {
+    table.iter().find(|(number, _)| *number == key).map(|&(_, value)| value)
+}
+
+pub(super) fn check(device: CUdevice) -> Answer {
+    if device == ORDINAL {
+        Ok(())
+    } else {
+        Err(Code::INVALID_DEVICE)
+    }
+}
+
+/// The default of a context's limit.
+pub(super) fn limit(limit: c_uint) -> Answer<usize> {
+    look_up(LIMITS, limit).ok_or(Code::UNSUPPORTED_LIMIT)
+}
+
+/// Refuses what is no `CUfunc_cache`.
+pub(super) fn check_cache_config(config: c_uint) -> Answer<c_uint> {
+    if config <= 3 {
+        Ok(config)
+    } else {
+        Err(Code::INVALID_VALUE)
+    }
+}
+
+/// Refuses what is no `CUsharedconfig`.
+pub(super) fn check_shared_config(config: c_uint) -> Answer<c_uint> {
+    if config <= 2 {
+        Ok(config)
+    } else {
+        Err(Code::INVALID_VALUE)
+    }
+}
+
+pub(crate) unsafe fn init(flags: c_uint) -> Answer {
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    STATE.initialised.store(true, Ordering::Release);
+    Ok(())
+}
+
+pub(crate) unsafe fn driver_version(version: *mut c_int) -> Answer {
+    // SAFETY: the caller promises that `version` is valid for a write.
+    unsafe { put(version, DRIVER_VERSION) }
+}
+
+/// Gives a text, or null for a number that is no code.
+///
+/// # Safety
+///
+/// `to` must be null or valid for a write.
+unsafe fn text(to: *mut *const c_char, text: Option<&'static CStr>) -> Answer {
+    // SAFETY: the caller keeps the promise.
+    unsafe { put(to, text.map_or(std::ptr::null(), CStr::as_ptr)) }?;
+    text.map(|_| ()).ok_or(Code::INVALID_VALUE)
+}
+
+pub(crate) unsafe fn error_name(error: CUresult, name: *mut *const c_char) -> Answer {
+    // SAFETY: the caller promises that `name` is valid for a write.
+    unsafe { text(name, codes::name(error)) }
+}
+
+pub(crate) unsafe fn error_string(error: CUresult, words: *mut *const c_char) -> Answer {
+    // SAFETY: the caller promises that `words` is valid for a write.
+    unsafe { text(words, codes::words(error)) }
+}
+
+pub(crate) unsafe fn get(device: *mut CUdevice, ordinal: c_int) -> Answer {
+    ready()?;
+    check(ordinal)?;
+    // SAFETY: the caller promises that `device` is valid for a write.
+    unsafe { put(device, ordinal) }
+}
+
+pub(crate) unsafe fn count(count: *mut c_int) -> Answer {
+    ready()?;
+    // SAFETY: the caller promises that `count` is valid for a write.
+    unsafe { put(count, 1) }
+}
+
+pub(crate) unsafe fn name(name: *mut c_char, len: c_int, device: CUdevice) -> Answer {
+    ready()?;
+    check(device)?;
+    let len = usize::try_from(len).map_err(|_| Code::INVALID_VALUE)?;
+    if name.is_null() || len == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let text = NAME.to_bytes();
+    let shown = text.len().min(len - 1);
+    // SAFETY: the caller promises `len` bytes at `name`; `shown` and the closing zero fit in them.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), shown);
+        name.add(shown).write(0);
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn uuid(uuid: *mut [u8; 16], device: CUdevice) -> Answer {
+    ready()?;
+    check(device)?;
+    // SAFETY: the caller promises that `uuid` is valid for a write.
+    unsafe { put(uuid, UUID) }
+}
+
+pub(crate) unsafe fn total_memory(bytes: *mut usize, device: CUdevice) -> Answer {
+    ready()?;
+    check(device)?;
+    // SAFETY: the caller promises that `bytes` is valid for a write.
+    unsafe { put(bytes, usize::try_from(TOTAL_MEMORY).unwrap_or(usize::MAX)) }
+}
+
+pub(crate) unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> Answer {
+    ready()?;
+    check(device)?;
+    let answer = look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)?;
+    // SAFETY: the caller promises that `value` is valid for a write.
+    unsafe { put(value, answer) }
+}
+
+pub(crate) unsafe fn compute_capability(major: *mut c_int, minor: *mut c_int, device: CUdevice) -> Answer {
+    // SAFETY: the caller promises that both are valid for a write.
+    unsafe {
+        attribute(major, 75, device)?;
+        attribute(minor, 76, device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attribute_has_one_answer() {
+        let numbers: Vec<c_uint> = ATTRIBUTES.iter().map(|&(number, _)| number).collect();
+        assert_eq!(numbers, (1..=134).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn gpcs_hold_every_sm() {
+        assert_eq!(GPC_SMS.iter().sum::<u32>(), SMS);
+    }
+}

@@ -1,0 +1,59 @@
+//! The emulated driver: CUDA's rules over the emulator's memory and launches. Besides the driver API, its contexts tell more
+//! than a device's do.
+//!
+//! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
+//! NVIDIA's driver is in use.
+
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod function;
+pub(crate) mod host;
+pub(crate) mod launch;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod occupancy;
+mod state;
+pub(crate) mod stream;
+
+pub use ptx_emulator::{Counters, Traffic};
+
+use crate::codes::{Answer, Code};
+use state::lock;
+
+/// The answer of every function that is not emulated.
+pub(crate) fn unsupported() -> Answer {
+    context::ready()?;
+    Err(Code::NOT_SUPPORTED)
+}
+
+/// What a kernel of the current context did wrong: kernel, PTX line, block, warp, lane, and what happened there. Every later call on
+/// that context answers with an error code; this is the story behind it.
+pub fn last_fault() -> Option<String> {
+    context::current_even_if_faulted().ok()?.story()
+}
+
+/// What the current context's launches were counted to have done since the last [`take_counters`], added up.
+pub fn counters() -> Counters {
+    context::current_even_if_faulted()
+        .map(|context| lock(&context.work).counters.clone())
+        .unwrap_or_default()
+}
+
+/// As [`counters`], and starts counting from zero.
+pub fn take_counters() -> Counters {
+    context::current_even_if_faulted()
+        .map(|context| std::mem::take(&mut lock(&context.work).counters))
+        .unwrap_or_default()
+}
+
+/// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed gives the same
+/// run. Without one, blocks run on all cores. Where the thread has no current context, every context made from now on starts with
+/// the seed.
+pub fn set_seed(seed: Option<u64>) {
+    match context::current_even_if_faulted() {
+        Ok(context) => lock(&context.work).seed = seed,
+        Err(_) => *lock(&context::DEFAULT_SEED) = seed,
+    }
+}

@@ -1,0 +1,182 @@
+//! Streams. Work is done within the call that asks for it, so a stream is never busy when a call returns; what is kept is order.
+
+use super::context::{self, Context, current, ready};
+use super::event::Event;
+use super::state::{STATE, lock, pointer, put};
+use crate::codes::{Answer, Code};
+use crate::types::*;
+use std::sync::Arc;
+
+const NON_BLOCKING: c_uint = 1;
+
+pub(super) struct Stream {
+    pub(super) handle: usize,
+    /// The handle of its context.
+    pub(super) context: usize,
+    flags: c_uint,
+    priority: c_int,
+}
+
+impl Stream {
+    /// The default stream (`CU_STREAM_LEGACY`); null names it too.
+    pub(super) const DEFAULT: usize = 1;
+    /// The per-thread default stream; one serves all threads of a context, whose work is done one piece at a time anyway.
+    const PER_THREAD: usize = 2;
+
+    pub(super) fn defaults(context: usize) -> [Arc<Stream>; 2] {
+        [Self::DEFAULT, Self::PER_THREAD].map(|handle| {
+            Arc::new(Stream {
+                handle,
+                context,
+                flags: 0,
+                priority: 0,
+            })
+        })
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        self.handle == Self::DEFAULT
+    }
+
+    /// Whether its work and the default stream's wait for each other.
+    pub(super) fn blocking(&self) -> bool {
+        self.flags & NON_BLOCKING == 0
+    }
+}
+
+/// A stream of any context, and that context, fit for work.
+pub(super) fn anywhere(handle: CUstream) -> Answer<(Arc<Context>, Arc<Stream>)> {
+    ready()?;
+    let default = |which: usize| current().map(|context| (context.clone(), context.default_streams[which].clone()));
+    match handle.addr() {
+        0 | Stream::DEFAULT => default(0),
+        Stream::PER_THREAD => default(1),
+        handle => {
+            let stream = STATE.find::<Stream>(handle)?;
+            let context = STATE
+                .find::<Context>(stream.context)
+                .map_err(|_| Code::CONTEXT_IS_DESTROYED)?;
+            context.check()?;
+            Ok((context, stream))
+        }
+    }
+}
+
+/// A stream of the current context, and that context, fit for work.
+pub(super) fn here(handle: CUstream) -> Answer<(Arc<Context>, Arc<Stream>)> {
+    let current = current()?;
+    let (context, stream) = anywhere(handle)?;
+    if context.context == current.context {
+        Ok((context, stream))
+    } else {
+        Err(Code::INVALID_HANDLE)
+    }
+}
+
+pub(crate) unsafe fn create(stream: *mut CUstream, flags: c_uint) -> Answer {
+    // SAFETY: the caller keeps the same promise.
+    unsafe { create_with_priority(stream, flags, 0) }
+}
+
+pub(crate) unsafe fn create_with_priority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> Answer {
+    let context = current()?;
+    if flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let priority = priority.clamp(context::GREATEST_PRIORITY, context::LEAST_PRIORITY);
+    let handle = STATE.fresh();
+    // SAFETY: the caller promises that `stream` is valid for a write.
+    unsafe { put(stream, pointer(handle)) }?;
+    STATE.insert(
+        handle,
+        Arc::new(Stream {
+            handle,
+            context: context.context,
+            flags,
+            priority,
+        }),
+    );
+    Ok(())
+}
+
+pub(crate) unsafe fn priority(stream: CUstream, priority: *mut c_int) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    // SAFETY: the caller promises that `priority` is valid for a write.
+    unsafe { put(priority, stream.priority) }
+}
+
+pub(crate) unsafe fn flags(stream: CUstream, flags: *mut c_uint) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    // SAFETY: the caller promises that `flags` is valid for a write.
+    unsafe { put(flags, stream.flags) }
+}
+
+pub(crate) unsafe fn context(stream: CUstream, context: *mut CUcontext) -> Answer {
+    let (owner, _) = anywhere(stream)?;
+    // SAFETY: the caller promises that `context` is valid for a write.
+    unsafe { put(context, pointer(owner.context)) }
+}
+
+pub(crate) unsafe fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
+    let (context, stream) = anywhere(stream)?;
+    STATE.find::<Event>(event.addr())?;
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    lock(&context.work).interrupt(&stream);
+    Ok(())
+}
+
+/// Calls the host in a stream's order: all work before it has been done by now.
+fn call_host(stream: CUstream, call: impl FnOnce()) -> Answer {
+    let (context, stream) = here(stream)?;
+    lock(&context.work).interrupt(&stream);
+    context::in_host_function(call);
+    Ok(())
+}
+
+pub(crate) unsafe fn add_callback(
+    stream: CUstream,
+    callback: CUstreamCallback,
+    user_data: *mut c_void,
+    flags: c_uint,
+) -> Answer {
+    let callback = callback.ok_or(Code::INVALID_VALUE)?;
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises that the callback takes its data.
+    call_host(stream, || unsafe { callback(stream, 0, user_data) })
+}
+
+pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> Answer {
+    let function = function.ok_or(Code::INVALID_VALUE)?;
+    // SAFETY: the caller promises that the function takes its data.
+    call_host(stream, || unsafe { function(user_data) })
+}
+
+pub(crate) unsafe fn query(stream: CUstream) -> Answer {
+    // SAFETY: asks nothing of the caller.
+    unsafe { synchronize(stream) }
+}
+
+pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
+    let (context, stream) = anywhere(stream)?;
+    lock(&context.work).interrupt(&stream);
+    context.check()
+}
+
+pub(crate) unsafe fn is_capturing(stream: CUstream, status: *mut c_uint) -> Answer {
+    anywhere(stream)?;
+    // SAFETY: the caller promises that `status` is valid for a write.
+    unsafe { put(status, 0) }
+}
+
+pub(crate) unsafe fn destroy(stream: CUstream) -> Answer {
+    let (context, stream) = anywhere(stream)?;
+    if stream.is_default() || stream.handle == Stream::PER_THREAD {
+        return Err(Code::INVALID_HANDLE);
+    }
+    lock(&context.work).interrupt(&stream);
+    STATE.remove::<Stream>(stream.handle).map(|_| ())
+}

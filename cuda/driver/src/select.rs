@@ -1,0 +1,169 @@
+//! Which driver this process uses: decided once, at the first call.
+
+use crate::codes::Code;
+use crate::real::Real;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The variable that chooses the driver where no call did.
+pub const VARIABLE: &str = "HOPPER_PROJ_DEVICE";
+
+/// Which driver to use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Choice {
+    /// NVIDIA's where it loads and has a device, else the emulated one.
+    #[default]
+    Auto,
+    /// NVIDIA's, or an error.
+    Cuda,
+    /// The emulated one.
+    Emulated,
+}
+
+/// The driver in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Selected {
+    /// NVIDIA's.
+    Cuda,
+    /// The emulated one.
+    Emulated,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Choice::Auto => "auto",
+            Choice::Cuda => "cuda",
+            Choice::Emulated => "emulated",
+        })
+    }
+}
+
+impl fmt::Display for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Selected::Cuda => "cuda",
+            Selected::Emulated => "emulated",
+        })
+    }
+}
+
+impl FromStr for Choice {
+    type Err = SelectError;
+
+    fn from_str(given: &str) -> Result<Self, SelectError> {
+        [Choice::Auto, Choice::Cuda, Choice::Emulated]
+            .into_iter()
+            .find(|choice| choice.to_string() == given)
+            .ok_or_else(|| SelectError::UnknownChoice { given: given.into() })
+    }
+}
+
+/// Why no driver, or not the one asked for, is in use.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// The word is none of the choices.
+    #[error(
+        "`{given}` names no driver; say `auto`, `cuda` or `emulated` (the variable {VARIABLE} takes the same words)"
+    )]
+    UnknownChoice {
+        /// What was given.
+        given: String,
+    },
+    /// NVIDIA's driver was asked for and cannot serve.
+    #[error("no CUDA device can be used: {reason}; install NVIDIA's driver, or choose `emulated` or `auto`")]
+    CudaUnavailable {
+        /// What stands in the way.
+        reason: String,
+    },
+    /// Another driver is in use already.
+    #[error(
+        "the driver `{asked}` was asked for, but this process already uses `{selected}`; choose before the first CUDA call"
+    )]
+    AlreadySelected {
+        /// What was asked for.
+        asked: Choice,
+        /// What is in use.
+        selected: Selected,
+    },
+}
+
+impl SelectError {
+    /// What a C caller is told.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            SelectError::UnknownChoice { .. } => Code::INVALID_VALUE,
+            SelectError::CudaUnavailable { .. } | SelectError::AlreadySelected { .. } => Code::NO_DEVICE,
+        }
+    }
+}
+
+/// The driver that calls go to.
+pub(crate) enum Driver {
+    Cuda(Real),
+    Emulated,
+}
+
+impl Driver {
+    fn selected(&self) -> Selected {
+        match self {
+            Driver::Cuda(_) => Selected::Cuda,
+            Driver::Emulated => Selected::Emulated,
+        }
+    }
+}
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+/// Chooses the driver for this process. Wins over the variable [`VARIABLE`], and must come before the first CUDA call.
+///
+/// # Errors
+///
+/// NVIDIA's driver is asked for and cannot serve, or another driver is in use already.
+pub fn select(choice: Choice) -> Result<Selected, SelectError> {
+    let selected = open(choice)?.selected();
+    match (choice, selected) {
+        (Choice::Cuda, Selected::Emulated) | (Choice::Emulated, Selected::Cuda) => Err(SelectError::AlreadySelected {
+            asked: choice,
+            selected,
+        }),
+        _ => Ok(selected),
+    }
+}
+
+/// The driver in use; chooses it as the variable says, or by itself, where nothing has yet.
+///
+/// # Errors
+///
+/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve.
+pub fn selected() -> Result<Selected, SelectError> {
+    driver().map(Driver::selected)
+}
+
+/// The driver in use, chosen now if need be.
+pub(crate) fn driver() -> Result<&'static Driver, SelectError> {
+    match DRIVER.get() {
+        Some(driver) => Ok(driver),
+        None => open(match std::env::var_os(VARIABLE) {
+            None => Choice::Auto,
+            Some(word) => word.to_string_lossy().parse()?,
+        }),
+    }
+}
+
+/// The driver in use, or, where there is none yet, the chosen one. A failure chooses nothing.
+fn open(choice: Choice) -> Result<&'static Driver, SelectError> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
+    }
+    let driver = match choice {
+        Choice::Emulated => Driver::Emulated,
+        Choice::Auto => Real::open().map_or(Driver::Emulated, Driver::Cuda),
+        Choice::Cuda => Driver::Cuda(Real::open().map_err(|reason| SelectError::CudaUnavailable { reason })?),
+    };
+    Ok(DRIVER.get_or_init(|| driver))
+}

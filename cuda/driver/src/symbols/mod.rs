@@ -1,0 +1,37 @@
+//! The C symbols, one file per family of the driver API.
+//!
+//! The signatures are those of NVIDIA's `cuda.h`. The newest name of a function that comes in versions is the one defined
+//! (`cuMemAlloc_v2`), as the header's macros have programs call it.
+
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod graph;
+pub(crate) mod launch;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod newer;
+pub(crate) mod proc_address;
+pub(crate) mod stream;
+pub(crate) mod unsupported;
+
+use crate::table::Export;
+
+/// Every symbol of the crate.
+pub(crate) fn exports() -> impl Iterator<Item = &'static Export> {
+    [
+        context::EXPORTS,
+        device::EXPORTS,
+        event::EXPORTS,
+        graph::EXPORTS,
+        launch::EXPORTS,
+        memory::EXPORTS,
+        module::EXPORTS,
+        newer::EXPORTS,
+        proc_address::EXPORTS,
+        stream::EXPORTS,
+        unsupported::EXPORTS,
+    ]
+    .into_iter()
+    .flatten()
+}

@@ -1,0 +1,118 @@
+//! One line per function of the driver API, from which its C symbol, its way to NVIDIA's library and its way to the emulated
+//! driver are made.
+
+use crate::codes::{Answer, Code, for_cust, number};
+use crate::select::{Driver, driver};
+use crate::types::{CUresult, c_void};
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// A C symbol of this crate, as `cuGetProcAddress` hands it out.
+pub(crate) struct Export {
+    pub(crate) name: &'static str,
+    pub(crate) address: *const (),
+}
+
+// SAFETY: the address is that of a function, which any thread may have.
+unsafe impl Sync for Export {}
+
+/// Whose enumeration of result codes a symbol's callers may hold them in.
+#[derive(Clone, Copy)]
+pub(crate) enum Callers {
+    /// `cust` declares the symbol: its callers see no code that `cust` cannot represent.
+    Cust,
+    /// Newer than `cust`'s bindings: its callers see every code as it is.
+    Ours,
+}
+
+/// Where a call goes.
+pub(crate) enum Way {
+    Cuda(NonNull<c_void>),
+    Emulated,
+    Refused(Code),
+}
+
+/// Finds the way of a symbol; the address in NVIDIA's library is looked up once and kept in `slot`.
+pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
+    match driver() {
+        Ok(Driver::Emulated) => Way::Emulated,
+        Ok(Driver::Cuda(real)) => {
+            let address = slot.get_or_init(|| real.symbol(name).map(|found| found.as_ptr() as usize));
+            match address.and_then(|address| NonNull::new(address as *mut c_void)) {
+                Some(address) => Way::Cuda(address),
+                None => Way::Refused(Code::NOT_FOUND),
+            }
+        }
+        Err(error) => Way::Refused(error.code()),
+    }
+}
+
+/// What the caller is told: the answer's code, or "unknown" where answering panicked (a panic must not cross into C).
+pub(crate) fn emulate(callers: Callers, answer: impl FnOnce() -> Answer) -> CUresult {
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(answer));
+    told(callers, number(answer.unwrap_or(Err(Code::UNKNOWN))))
+}
+
+/// The code as a symbol's callers may see it.
+pub(crate) fn told(callers: Callers, code: CUresult) -> CUresult {
+    match callers {
+        Callers::Cust => for_cust(code),
+        Callers::Ours => code,
+    }
+}
+
+/// Defines driver functions. `name(arguments) => path;` emulates by the function at `emulated::path`, which takes the same
+/// arguments; `name(arguments) => unsupported;` has no emulation.
+macro_rules! driver_api {
+    ($callers:ident: $($name:ident($($argument:ident: $type:ty),* $(,)?) => $($how:ident)::+;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of the CUDA driver API, from the driver in use.")]
+            ///
+            /// # Safety
+            ///
+            /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $crate::types::CUresult {
+                static SLOT: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
+                const CALLERS: $crate::table::Callers = $crate::table::Callers::$callers;
+                const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => unreachable!(),
+                };
+                match $crate::table::way(NAME, &SLOT) {
+                    $crate::table::Way::Cuda(address) => {
+                        // SAFETY: NVIDIA's function of this name has this C signature, and the caller keeps its promises.
+                        let code = unsafe {
+                            let function: unsafe extern "C" fn($($type),*) -> $crate::types::CUresult =
+                                std::mem::transmute(address.as_ptr());
+                            function($($argument),*)
+                        };
+                        $crate::table::told(CALLERS, code)
+                    }
+                    $crate::table::Way::Emulated => $crate::table::emulate(CALLERS, || {
+                        driver_api!(@emulated [$($how)::+] ($($argument),*))
+                    }),
+                    $crate::table::Way::Refused(code) => $crate::table::told(CALLERS, code.0),
+                }
+            }
+        )*
+
+        /// The symbols of this file.
+        pub(crate) static EXPORTS: &[$crate::table::Export] = &[
+            $($crate::table::Export { name: stringify!($name), address: $name as *const () }),*
+        ];
+    };
+    (@emulated [unsupported] ($($argument:ident),*)) => {{
+        $(let _ = $argument;)*
+        $crate::emulated::unsupported()
+    }};
+    (@emulated [$($how:ident)::+] ($($argument:ident),*)) => {
+        // SAFETY: the caller keeps the promises of the driver API, which are the ones the emulation asks for.
+        unsafe { $crate::emulated::$($how)::+($($argument),*) }
+    };
+}
+pub(crate) use driver_api;
