@@ -61,9 +61,11 @@ pub(crate) fn find(toolchain: &Toolchain) -> Result<PathBuf, SourceError> {
     let own = toolchain.sysroot().join("lib/rustlib/src/rust/library");
     find_among(&own, named.map(PathBuf::from).as_deref(), toolchain.release(), || {
         let mut rustup = std::process::Command::new("rustup");
-        rustup
-            .args(["component", "add", "rust-src", "--toolchain"])
-            .arg(toolchain.sysroot());
+        rustup.args(["component", "add", "rust-src"]);
+        // rustup calls a toolchain by the name of its folder.
+        if let Some(name) = toolchain.sysroot().file_name() {
+            rustup.arg("--toolchain").arg(name);
+        }
         output_of(rustup).map(drop).map_err(|error| error.to_string())
     })
 }
