@@ -1,0 +1,181 @@
+//! Matrix products as Hopper's tensor cores compute them.
+//!
+//! Each element of the result is one sum of sixteen products and an addend. The products are exact; products and addend
+//! are aligned to the largest exponent among them, cut off 25 bits below it, added exactly, and the sum is cut off to
+//! binary32. That is the model that P. Xie, Y. Wang, F. Yang and M. Yang found by experiment ("MMA-Sim: Bit-Accurate
+//! Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909); it is still to be held against results recorded
+//! on hardware.
+//!
+//! Its fine print: a zero or subnormal factor counts with the smallest normal exponent, so even a product of zero takes
+//! part in the choice of the largest exponent; a sum of zero is +0; a sum too large is infinite; every NaN is
+//! 0x7fffffff.
+
+/// Bits kept below the largest exponent.
+const KEPT_BITS: i32 = 25;
+/// The NaN of every NaN result.
+const NAN: u32 = 0x7fff_ffff;
+const BIAS: i32 = 127;
+
+/// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32` for a whole warp: per lane the registers of A, B and C, in the
+/// order of the PTX ISA's fragments.
+pub fn mma_m16n8k16_bf16(a: &[[u32; 4]; 32], b: &[[u32; 2]; 32], c: &[[f32; 4]; 32]) -> [[f32; 4]; 32] {
+    let mut rows = [[0u16; 16]; 16];
+    let mut columns = [[0u16; 8]; 16];
+    let mut sums = [[0f32; 8]; 16];
+    for lane in 0..32 {
+        // Each group of four lanes holds a row of A and C and a column of B.
+        let (group, pair) = (lane / 4, lane % 4 * 2);
+        for half in 0..2 {
+            let row = group + 8 * half;
+            for side in 0..2 {
+                let register = a[lane][half + 2 * side];
+                rows[row][pair + 8 * side] = register as u16;
+                rows[row][pair + 8 * side + 1] = (register >> 16) as u16;
+            }
+            columns[pair + 8 * half][group] = b[lane][half] as u16;
+            columns[pair + 8 * half + 1][group] = (b[lane][half] >> 16) as u16;
+            sums[row][pair] = c[lane][2 * half];
+            sums[row][pair + 1] = c[lane][2 * half + 1];
+        }
+    }
+    multiply_tile_bf16(&rows, &columns, &mut sums);
+    std::array::from_fn(|lane| {
+        let (group, pair) = (lane / 4, lane % 4 * 2);
+        [
+            sums[group][pair],
+            sums[group][pair + 1],
+            sums[group + 8][pair],
+            sums[group + 8][pair + 1],
+        ]
+    })
+}
+
+/// `sums += rows · columns`: A by rows, B as `[k][n]`. Every larger product along k = 16 is made of such tiles.
+pub fn multiply_tile_bf16(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
+    let finite = |bits: u16| bits & 0x7f80 != 0x7f80;
+    let all_finite = rows.as_flattened().iter().all(|&bits| finite(bits))
+        & columns.as_flattened().iter().all(|&bits| finite(bits))
+        & sums.as_flattened().iter().all(|sum| sum.is_finite());
+    if all_finite {
+        return multiply_finite_tile(rows, columns, sums);
+    }
+    for (row, sums) in rows.iter().zip(sums) {
+        for (n, sum) in sums.iter_mut().enumerate() {
+            *sum = dot_bf16(row, &columns.map(|k| k[n]), *sum);
+        }
+    }
+}
+
+/// The tile where nothing is infinite or NaN, written so that the compiler makes vectors of the eight columns.
+///
+/// Scaled so that the last kept bit weighs one, a product is exact in binary64, and cutting it off is a conversion to
+/// an integer.
+fn multiply_finite_tile(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
+    let column_exponents = columns.map(|k| k.map(exponent));
+    let column_values = columns.map(|k| k.map(value));
+    for (row, sums) in rows.iter().zip(sums) {
+        let mut largest = sums.map(|sum| exponent((sum.to_bits() >> 16) as u16));
+        for (&a, exponents) in row.iter().zip(&column_exponents) {
+            let a = exponent(a);
+            for (largest, &b) in largest.iter_mut().zip(exponents) {
+                *largest = (*largest).max(a + b);
+            }
+        }
+        let scales = largest.map(|largest| power_of_two(KEPT_BITS - i32::from(largest)));
+        let mut totals = [0i32; 8];
+        for (&a, values) in row.iter().zip(&column_values) {
+            let a = value(a);
+            for n in 0..8 {
+                // SAFETY: a scaled product is finite, and its magnitude is below (255/128)² · 2^25 < 2^27.
+                let kept: i32 = unsafe { (a * values[n] * scales[n]).to_int_unchecked() };
+                // Sixteen of them stay below 16 · (255/128)² · 2^25 < 2^31.
+                totals[n] = totals[n].wrapping_add(kept);
+            }
+        }
+        for n in 0..8 {
+            // SAFETY: a scaled addend is finite, and its magnitude is below 2 · 2^25.
+            let addend: i32 = unsafe { (f64::from(sums[n]) * scales[n]).to_int_unchecked() };
+            let total = f64::from(totals[n]) + f64::from(addend);
+            sums[n] = cut_to_f32(total * power_of_two(i32::from(largest[n]) - KEPT_BITS));
+        }
+    }
+}
+
+/// One element of a product: sixteen products and an addend, with infinities and NaNs.
+pub fn dot_bf16(a: &[u16; 16], b: &[u16; 16], c: f32) -> f32 {
+    // In binary64 finite products cannot overflow, so what is infinite or NaN here is so because an input was.
+    let plain = a.iter().zip(b).map(|(&a, &b)| value(a) * value(b)).sum::<f64>() + f64::from(c);
+    if plain.is_nan() {
+        return f32::from_bits(NAN);
+    }
+    if plain.is_infinite() {
+        return plain as f32;
+    }
+    let mut terms = [(0i64, 0i32); 17];
+    for (term, (&a, &b)) in terms.iter_mut().zip(a.iter().zip(b)) {
+        // Seven fraction bits each.
+        let exponent = i32::from(exponent(a)) + i32::from(exponent(b)) - 14;
+        *term = (significand(a.into(), 7) * significand(b.into(), 7), exponent);
+    }
+    terms[16] = (
+        significand(c.to_bits(), 23),
+        i32::from(exponent((c.to_bits() >> 16) as u16)) - 23,
+    );
+    let largest = terms[..16]
+        .iter()
+        .map(|term| term.1 + 14)
+        .fold(terms[16].1 + 23, i32::max);
+    let total: i64 = terms
+        .iter()
+        .map(|&(significand, exponent)| cut(significand, exponent - (largest - KEPT_BITS)))
+        .sum();
+    cut_to_f32(total as f64 * power_of_two(largest - KEPT_BITS))
+}
+
+/// `significand · 2^exponent` without its fraction; the exponent is at most 11.
+fn cut(significand: i64, exponent: i32) -> i64 {
+    if exponent >= 0 {
+        significand << exponent
+    } else {
+        significand / (1i64 << (-exponent).min(62))
+    }
+}
+
+/// The signed significand of a pattern with `fraction` fraction bits and eight exponent bits.
+fn significand(bits: u32, fraction: u32) -> i64 {
+    let hidden = i64::from(bits >> fraction & 0xff != 0) << fraction;
+    let magnitude = i64::from(bits & ((1 << fraction) - 1)) | hidden;
+    if bits >> (fraction + 8) & 1 != 0 {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+/// The exponent of a BF16 pattern, that of subnormals and zero being the smallest normal one.
+#[inline]
+fn exponent(bits: u16) -> i16 {
+    ((bits >> 7 & 0xff) as i16).max(1) - BIAS as i16
+}
+
+#[inline]
+fn value(bits: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(bits) << 16))
+}
+
+/// `2^exponent` for exponents from -1022 to 1023.
+#[inline]
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+/// Cut off to binary32; a zero is +0, and what is too large is infinite.
+#[inline]
+fn cut_to_f32(exact: f64) -> f32 {
+    const DROPPED: u32 = 52 - 23;
+    if exact.abs() < f64::from(f32::MIN_POSITIVE) {
+        let units = (exact * power_of_two(149)) as i32;
+        return (f64::from(units) * power_of_two(-149)) as f32;
+    }
+    f64::from_bits(exact.to_bits() >> DROPPED << DROPPED) as f32
+}
