@@ -1,9 +1,6 @@
 //! `build-ptx`: kernels in, checked-in PTX out.
 
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cuda_builder::{CudaBuilder, NvvmArch};
 
 use crate::{paths, table};
@@ -16,8 +13,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
         println!("wrote {}", written.display());
         return Ok(());
     }
-    let built = read(builder().build()?)?;
-    let present = read(checked_in.clone())?;
+    let built = paths::read(&builder().build()?)?;
+    let present = paths::read(&checked_in)?;
     match first_difference(&present, &built) {
         None => println!("{} is what the kernels compile to", checked_in.display()),
         Some(difference) => bail!(
@@ -32,10 +29,6 @@ fn builder() -> CudaBuilder {
     CudaBuilder::new(paths::root().join("kernels-gpu"))
         .arch(NvvmArch::Compute90a)
         .launch_bounds(table::entries())
-}
-
-fn read(path: PathBuf) -> Result<String> {
-    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The first line in which two texts differ, if their bytes differ at all.

@@ -1,6 +1,7 @@
 //! Commands for those who work on the project: `cargo xtask <command>`.
 
 mod build_ptx;
+mod lint_ptx;
 mod paths;
 mod table;
 
@@ -23,11 +24,14 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Hold the checked-in PTX against the table of kernels: entries, launch bounds, barriers, local memory, calls
+    LintPtx,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Task::BuildPtx { check } => build_ptx::run(check),
+        Task::LintPtx => lint_ptx::run(),
     };
     if let Err(error) = done {
         eprintln!("error: {error:#}");

@@ -1,6 +1,9 @@
 //! Where things lie in the repository.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
 
 /// The repository's root: where cargo found this package just now, which need not be where it was compiled, since
 /// checkouts may share a target folder.
@@ -13,4 +16,9 @@ pub(crate) fn root() -> PathBuf {
 /// The checked-in PTX.
 pub(crate) fn ptx() -> PathBuf {
     root().join("host/ptx/kernels.ptx")
+}
+
+/// A file's text.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

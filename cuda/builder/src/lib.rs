@@ -20,6 +20,7 @@ mod builder;
 mod error;
 pub mod finish;
 mod library_source;
+pub mod lint;
 pub mod ptx_text;
 mod spec;
 mod toolchain;

@@ -90,7 +90,7 @@ fn matching_brace(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// An instruction: where it begins, and its mnemonic with all modifiers.
+/// An instruction or a directive: where it begins, and its name with all modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction<'a> {
     /// Offset of the statement in the module's text.
@@ -116,6 +116,19 @@ pub fn instructions(code: &str, part: Range<usize>) -> impl Iterator<Item = Inst
             mnemonic,
         })
     })
+}
+
+/// The words of a part of a module that begin with a dot: directives and the state spaces in them.
+pub fn directives(code: &str, part: Range<usize>) -> impl Iterator<Item = Instruction<'_>> {
+    let start = part.start;
+    let text = &code[part];
+    let address = text.as_ptr() as usize;
+    text.split(|c: char| c.is_whitespace() || ";{}(),[]".contains(c))
+        .filter(|word| word.starts_with('.'))
+        .map(move |word| Instruction {
+            offset: start + (word.as_ptr() as usize - address),
+            mnemonic: word,
+        })
 }
 
 #[cfg(test)]
