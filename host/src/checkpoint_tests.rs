@@ -1,31 +1,22 @@
 use super::*;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A file that lives as long as the value.
-struct Scratch(PathBuf);
+struct Scratch(tempfile::NamedTempFile);
 
 impl Scratch {
     fn new(bytes: &[u8]) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!(
-            "hopper-proj-{}-{}.safetensors",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        Scratch(path)
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        Scratch(file)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn open(&self) -> Result<Checkpoint> {
-        Checkpoint::open(&self.0)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_file(&self.0).ok();
+        Checkpoint::open(self.path())
     }
 }
 
@@ -185,12 +176,12 @@ fn an_empty_matrix_is_no_weights() {
 fn a_result_replaces_the_file_it_came_from() {
     let values = [bf16::from_f32(1.5), bf16::from_f32(-2.0)];
     let file = Scratch::new(b"old");
-    write_bf16(&file.0, "y", 1, 2, &values).unwrap();
+    write_bf16(file.path(), "y", 1, 2, &values).unwrap();
     let open = file.open().unwrap();
-    write_bf16(&file.0, "y", 2, 1, &values).unwrap();
+    write_bf16(file.path(), "y", 2, 1, &values).unwrap();
     assert_eq!(open.matrix(Some("y")).unwrap().to_bf16(None).unwrap().as_ref(), values);
     assert_eq!(file.open().unwrap().matrix(None).unwrap().rows(), 2);
-    assert!(write_bf16(&file.0, "y", 2, 2, &values).is_err());
+    assert!(write_bf16(file.path(), "y", 2, 2, &values).is_err());
     let nowhere = std::env::temp_dir().join("hopper-proj-no-such-folder/y.safetensors");
     assert!(matches!(
         write_bf16(&nowhere, "y", 2, 1, &values),

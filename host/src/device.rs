@@ -14,17 +14,17 @@ pub(crate) fn check(call: &'static str, code: u32) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(failed(call, code)) }
 }
 
-/// The error of a failed call through `cust`.
-pub(crate) fn cust_error(call: &'static str, err: CudaError) -> Error {
+/// The error of a failed call through `cust`, in this crate's words: on the emulated device, with the story behind it.
+pub fn cust_error(call: &'static str, err: CudaError) -> Error {
     failed(call, err as u32)
 }
 
 fn failed(call: &'static str, code: u32) -> Error {
     let mut text = std::ptr::null();
     // SAFETY: writes one pointer, to a constant string or null.
-    let known = unsafe { ffi::cuGetErrorString(code, &raw mut text) } == 0 && !text.is_null();
-    // SAFETY: the driver's strings end with a zero byte and live for ever.
-    let name = if known {
+    let answer = unsafe { ffi::cuGetErrorString(code, &raw mut text) };
+    let name = if answer == 0 && !text.is_null() {
+        // SAFETY: the driver's strings end with a zero byte and live for ever.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     } else {
         "unknown".to_owned()

@@ -137,6 +137,12 @@ impl Engine {
         DeviceBuffer::from_slice(bytemuck::cast_slice(values)).map_err(|err| cust_error("upload values", err))
     }
 
+    /// A buffer of zeros in device memory.
+    pub fn zeroed(&self, len: usize) -> Result<DeviceBuffer<u32>> {
+        self.inner.check_current()?;
+        DeviceBuffer::zeroed(len).map_err(|err| cust_error("allocate device memory", err))
+    }
+
     /// Copies BF16 values out of device memory, after all work on the device that precedes the call.
     pub fn download(&self, values: &DeviceSlice<u16>) -> Result<Vec<bf16>> {
         self.inner.check_current()?;

@@ -37,10 +37,8 @@ impl Engine {
         inner.check_current()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream of the current context.
-        check(
-            "begin a capture",
-            unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) } as u32,
-        )?;
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) };
+        check("begin a capture", begun as u32)?;
         let recorded = record();
         let mut captured = Captured(null_mut());
         // SAFETY: ends the capture begun above, whether or not recording failed; writes one handle.
@@ -67,10 +65,8 @@ impl Graph {
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.engine.check_current()?;
         // SAFETY: a live executable graph, a live stream.
-        check(
-            "launch a graph",
-            unsafe { sys::cuGraphLaunch(self.exec, stream.as_inner()) } as u32,
-        )
+        let launched = unsafe { sys::cuGraphLaunch(self.exec, stream.as_inner()) };
+        check("launch a graph", launched as u32)
     }
 }
 

@@ -36,7 +36,7 @@ pub use shape::Shape;
 #[cfg(feature = "cuda")]
 pub use cust;
 #[cfg(feature = "cuda")]
-pub use device::{Choice as DriverChoice, Selected as DriverInUse};
+pub use device::{Choice as DriverChoice, Selected as DriverInUse, cust_error as device_error};
 #[cfg(feature = "cuda")]
 pub use engine::{DeviceInfo, Engine, EngineOptions};
 #[cfg(feature = "cuda")]

@@ -1,5 +1,0 @@
-use crate::args::Bench;
-use crate::error::Result;
-pub(crate) fn run(_args: &Bench) -> Result<()> {
-    Ok(())
-}

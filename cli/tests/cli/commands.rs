@@ -1,0 +1,202 @@
+//! Whole runs on the emulated device.
+
+use crate::common::{Tensor, hopper_proj, read, write};
+use serde_json::Value;
+
+fn stdout(args: &[&str]) -> String {
+    String::from_utf8(hopper_proj(args).assert().success().get_output().stdout.clone()).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&stdout(args)).unwrap()
+}
+
+#[test]
+fn info_names_the_device_and_the_kernels() {
+    let info = json(&["info", "--json"]);
+    assert_eq!(info["device"], "emulated");
+    assert_eq!(info["capability"], "9.0");
+    assert!(
+        info["kernels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|name| name.as_str().unwrap().starts_with("gemv_bf16_sm90_"))
+    );
+    assert!(stdout(&["info"]).contains("(emulated)"));
+}
+
+/// Small whole numbers, so that the FP32 sums are exact and the expected values are exact in BF16.
+fn weight(i: usize) -> f32 {
+    (i % 5) as f32 - 2.0
+}
+
+fn x_value(i: usize) -> f32 {
+    (i % 3) as f32 - 1.0
+}
+
+fn expected(rows: std::ops::Range<usize>, cols: std::ops::Range<usize>, width: usize, m: usize) -> Vec<f32> {
+    let k = cols.len();
+    let y = |t: usize, r: usize| {
+        cols.clone()
+            .enumerate()
+            .map(|(j, c)| x_value(t * k + j) * weight(r * width + c))
+            .sum()
+    };
+    (0..m)
+        .flat_map(|t| rows.clone().map(move |r| (t, r)))
+        .map(|(t, r)| y(t, r))
+        .collect()
+}
+
+#[test]
+fn project_computes_whole_matrices_and_slices() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("y.safetensors");
+    let out = out.to_str().unwrap();
+    let f32s = write(
+        folder.path(),
+        "w32.safetensors",
+        &[Tensor::f32("layer", [20, 72], weight)],
+    );
+    let bf16s = write(
+        folder.path(),
+        "w16.safetensors",
+        &[
+            Tensor::bf16("a", [1, 1], weight),
+            Tensor::bf16("layer", [20, 72], weight),
+        ],
+    );
+    let x = write(folder.path(), "x.safetensors", &[Tensor::bf16("x", [3, 72], x_value)]);
+    let narrow = write(
+        folder.path(),
+        "narrow.safetensors",
+        &[Tensor::bf16("x", [3, 33], x_value)],
+    );
+    let named = format!("{bf16s}:layer");
+
+    let text = stdout(&["project", "--weights", &named, "--x", &x, "--out", out]);
+    assert!(text.contains("emulated") && text.contains("gemv_bf16_sm90_"), "{text}");
+    assert_eq!(read(out), (vec![3, 20], expected(0..20, 0..72, 72, 3)));
+
+    stdout(&[
+        "project",
+        "--weights",
+        &f32s,
+        "--x",
+        &x,
+        "--out",
+        out,
+        "--cast",
+        "bf16",
+        "--rows",
+        "3..20",
+        "--deterministic",
+    ]);
+    assert_eq!(read(out), (vec![3, 17], expected(3..20, 0..72, 72, 3)));
+
+    stdout(&[
+        "project",
+        "--weights",
+        &named,
+        "--x",
+        &narrow,
+        "--out",
+        out,
+        "--cols",
+        "7..40",
+        "--format",
+        "bf16",
+        "--seed",
+        "3",
+    ]);
+    assert_eq!(read(out), (vec![3, 20], expected(0..20, 7..40, 72, 3)));
+}
+
+#[test]
+fn no_tokens_give_an_empty_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("y.safetensors");
+    let out = out.to_str().unwrap();
+    let w = write(folder.path(), "w.safetensors", &[Tensor::bf16("w", [5, 4], weight)]);
+    let x = write(folder.path(), "x.safetensors", &[Tensor::bf16("x", [0, 4], x_value)]);
+    stdout(&["project", "--weights", &w, "--x", &x, "--out", out]);
+    assert_eq!(read(out), (vec![0, 5], vec![]));
+}
+
+#[test]
+fn verify_reports_every_case_and_passes() {
+    let rows = json(&["verify", "--suite", "small", "--json"]);
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() > 10);
+    for row in rows {
+        let keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        for key in [
+            "op",
+            "layer",
+            "m",
+            "n",
+            "k",
+            "format",
+            "device",
+            "instance",
+            "rel_error",
+            "pass",
+        ] {
+            assert!(keys.contains(&key), "{row}");
+        }
+        assert_eq!(
+            (&row["pass"], &row["device"]),
+            (&Value::Bool(true), &Value::from("emulated")),
+            "{row}"
+        );
+        assert!(row["rel_error"].as_f64().unwrap() <= 4e-3, "{row}");
+    }
+}
+
+#[test]
+fn bench_counts_on_the_emulator() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("rows.csv");
+    let rows = json(&["bench", "--suite", "small", "--json", "--csv", csv.to_str().unwrap()]);
+    for row in rows.as_array().unwrap() {
+        assert!(
+            row["us"].is_null() && row["floor_us"].is_null() && row["ratio"].is_null(),
+            "{row}"
+        );
+        let buffers = row["counts"]["buffers"].as_array().unwrap();
+        assert_eq!(buffers.len(), 3, "{row}");
+        for buffer in buffers {
+            assert!(buffer["bytes"].as_u64() >= buffer["minimum_bytes"].as_u64(), "{row}");
+        }
+        assert!(row["counts"]["instructions"].as_u64().unwrap() > 0);
+    }
+    let text = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(
+        text.lines().next(),
+        Some("what,layer,m,bytes,us,instance,floor_us,ratio")
+    );
+    assert_eq!(text.lines().count(), rows.as_array().unwrap().len() + 1);
+    assert!(
+        text.lines()
+            .skip(1)
+            .all(|line| line.contains(",,gemv_") && line.ends_with(",,")),
+        "{text}"
+    );
+    assert!(stdout(&["bench", "--suite", "small"]).contains("times need a GPU"));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("hopper-proj"))
+        .args(["info", "--device", "emulated"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,5 @@
+//! The command line as a script sees it: arguments in; exit code, output and files out.
+
+mod commands;
+mod common;
+mod usage;

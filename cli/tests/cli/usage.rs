@@ -1,0 +1,134 @@
+//! Exit codes and error lines: 2 for usage, 1 with one `error:` line for anything else.
+
+use crate::common::{Tensor, error_line, hopper_proj, write};
+
+#[test]
+fn usage_errors_exit_with_2() {
+    let cases: &[&[&str]] = &[
+        &[],
+        &["frobnicate"],
+        &["tune"],
+        &["verify", "--suite", "large"],
+        &["verify", "--device", "tpu"],
+        &["verify", "--seed", "-1"],
+        &["bench", "--mode", "fast"],
+        &["project", "--weights", "w"],
+        &["project", "--weights", "w", "--x", "x", "--out", "y", "--rows", "5..5"],
+        &["project", "--weights", "w", "--x", "x", "--out", "y", "--cols", "3"],
+        &["project", "--weights", "w", "--x", "x", "--out", "y", "--cast", "f16"],
+        &[
+            "project",
+            "--weights",
+            "w",
+            "--x",
+            "x",
+            "--out",
+            "y",
+            "--format",
+            "int4",
+        ],
+    ];
+    for args in cases {
+        let output = hopper_proj(args).assert().code(2).get_output().clone();
+        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_succeed() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["project", "--help"],
+        &["verify", "--help"],
+    ] {
+        hopper_proj(args).assert().success();
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_says_what_is() {
+    let line = error_line(&[
+        "project",
+        "--weights",
+        "w",
+        "--x",
+        "x",
+        "--out",
+        "y",
+        "--format",
+        "window12",
+    ]);
+    assert!(line.contains("window12") && line.contains("bf16"), "{line}");
+    let line = error_line(&["bench", "--mode", "chain"]);
+    assert!(line.contains("chain") && line.contains("pdl"), "{line}");
+    let line = error_line(&["bench", "--plot", "p.svg"]);
+    assert!(line.contains("--plot") && line.contains("--csv"), "{line}");
+}
+
+#[test]
+fn an_unknown_driver_in_the_environment_is_named() {
+    let output = hopper_proj(&["info"])
+        .env("HOPPER_PROJ_DEVICE", "tpu")
+        .assert()
+        .code(1)
+        .get_output()
+        .clone();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("tpu") && stderr.contains("HOPPER_PROJ_DEVICE"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_flag_wins_over_the_environment() {
+    hopper_proj(&["info", "--device", "emulated"])
+        .env("HOPPER_PROJ_DEVICE", "tpu")
+        .assert()
+        .success();
+}
+
+#[test]
+fn bad_files_are_one_error_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let garbage = folder.path().join("garbage.safetensors");
+    std::fs::write(&garbage, [0xff; 100]).unwrap();
+    let garbage = garbage.to_str().unwrap();
+    let w = write(folder.path(), "w.safetensors", &[Tensor::bf16("w", [4, 6], |_| 1.0)]);
+    let x = write(folder.path(), "x.safetensors", &[Tensor::bf16("x", [2, 5], |_| 1.0)]);
+    let two = write(
+        folder.path(),
+        "two.safetensors",
+        &[Tensor::bf16("a", [4, 5], |_| 1.0), Tensor::bf16("b", [4, 5], |_| 1.0)],
+    );
+    let wide = write(folder.path(), "f32.safetensors", &[Tensor::f32("w", [4, 5], |_| 1.0)]);
+    let out = folder.path().join("y.safetensors");
+    let out = out.to_str().unwrap();
+    let run = |weights: &str, x: &str, more: &[&str]| {
+        error_line(&[&["project", "--weights", weights, "--x", x, "--out", out], more].concat())
+    };
+    assert!(run("/no/such/file", &x, &[]).contains("/no/such/file"));
+    assert!(run(garbage, &x, &[]).contains("not a readable safetensors file"));
+    let line = run(&two, &x, &[]);
+    assert!(line.contains("a, b") && line.contains("FILE:TENSOR"), "{line}");
+    let line = run(&format!("{two}:c"), &x, &[]);
+    assert!(line.contains("no tensor `c`"), "{line}");
+    let line = run(&w, &x, &[]);
+    assert!(
+        line.contains("x has 5 columns") && line.contains("4 × 6") && line.contains("--cols"),
+        "{line}"
+    );
+    let line = run(&w, &x, &["--cols", "2..7"]);
+    assert!(line.contains("columns 2..7"), "{line}");
+    let line = run(&w, &x, &["--rows", "4..5"]);
+    assert!(line.contains("rows 4..5"), "{line}");
+    let line = run(&wide, &x, &[]);
+    assert!(line.contains("router") && line.contains("--cast bf16"), "{line}");
+    let line = run(&two, &wide, &[]);
+    assert!(line.contains("name one"), "{line}");
+    let line = run(&format!("{two}:a"), &wide, &[]);
+    assert!(line.contains("x is F32"), "{line}");
+    assert!(!std::path::Path::new(out).exists());
+}
