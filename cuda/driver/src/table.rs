@@ -33,17 +33,22 @@ pub(crate) enum Way {
     Refused(Code),
 }
 
+/// The functions that put errors into words. They serve even where no driver can be chosen, so that the reason can be shown.
+const WORDS: [&CStr; 2] = [c"cuGetErrorName", c"cuGetErrorString"];
+
 /// Finds the way of a symbol; the address in NVIDIA's library is looked up once and kept in `slot`.
 pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
     match driver() {
         Ok(Driver::Emulated) => Way::Emulated,
         Ok(Driver::Cuda(real)) => {
-            let address = slot.get_or_init(|| real.symbol(name).map(|found| found.as_ptr() as usize));
+            let look_up = || real.symbol(name).map(|found| found.as_ptr() as usize);
+            let address = *slot.get_or_init(look_up);
             match address.and_then(|address| NonNull::new(address as *mut c_void)) {
                 Some(address) => Way::Cuda(address),
                 None => Way::Refused(Code::NOT_FOUND),
             }
         }
+        Err(_) if WORDS.contains(&name) => Way::Emulated,
         Err(error) => Way::Refused(error.code()),
     }
 }

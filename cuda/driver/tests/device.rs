@@ -1,0 +1,104 @@
+//! The device and its numbers, error texts, functions by name.
+
+mod common;
+
+use common::*;
+use hopper_cuda_driver::ffi::*;
+use std::ffi::{CStr, CString};
+use std::ptr::{null, null_mut};
+
+fn attribute(number: u32) -> i32 {
+    get!(cuDeviceGetAttribute(number, 0))
+}
+
+#[test]
+fn the_device_is_an_sm_90_part_with_the_numbers_of_an_h200() {
+    start();
+    assert_eq!((attribute(75), attribute(76)), (9, 0), "compute capability");
+    assert_eq!(attribute(16), 132, "SMs");
+    assert_eq!(attribute(10), 32, "lanes of a warp");
+    assert_eq!(
+        (attribute(1), attribute(39)),
+        (1024, 2048),
+        "threads of a block and an SM"
+    );
+    assert_eq!(
+        (attribute(8), attribute(97), attribute(81)),
+        (49152, 232_448, 233_472),
+        "shared memory"
+    );
+    assert_eq!(attribute(120), 1, "cluster launch");
+    assert_eq!(get!(cuDeviceTotalMem_v2(0)), 139_usize << 30);
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    start();
+    let mut value = 0;
+    assert_eq!(code!(cuDeviceGet(&mut value, 1)), INVALID_DEVICE);
+    assert_eq!(code!(cuDeviceGet(&mut value, -1)), INVALID_DEVICE);
+    assert_eq!(code!(cuDeviceGetAttribute(&mut value, 0, 0)), INVALID_VALUE);
+    assert_eq!(code!(cuDeviceGetAttribute(&mut value, 100_000, 0)), INVALID_VALUE);
+    assert_eq!(code!(cuDeviceGetAttribute(&mut value, 1, 7)), INVALID_DEVICE);
+    assert_eq!(code!(cuDeviceGetAttribute(null_mut(), 1, 0)), INVALID_VALUE);
+    assert_eq!(code!(cuDeviceGetCount(null_mut())), INVALID_VALUE);
+}
+
+#[test]
+fn a_name_is_cut_to_the_room_it_is_given() {
+    start();
+    let mut name = [1_i8; 16].map(|byte| byte as c_char);
+    for (room, shown) in [(16, "Emulated sm_90 "), (9, "Emulated"), (1, "")] {
+        ok!(cuDeviceGetName(name.as_mut_ptr(), room, 0));
+        assert_eq!(code!(CStr::from_ptr(name.as_ptr())).to_str(), Ok(shown));
+    }
+    assert_eq!(code!(cuDeviceGetName(name.as_mut_ptr(), 0, 0)), INVALID_VALUE);
+    assert_eq!(code!(cuDeviceGetName(name.as_mut_ptr(), -1, 0)), INVALID_VALUE);
+    assert_eq!(code!(cuDeviceGetName(null_mut(), 16, 0)), INVALID_VALUE);
+}
+
+#[test]
+fn codes_have_names_and_words() {
+    start();
+    let mut text = null();
+    ok!(cuGetErrorName(912, &mut text));
+    assert_eq!(code!(CStr::from_ptr(text)), c"CUDA_ERROR_INVALID_CLUSTER_SIZE");
+    ok!(cuGetErrorString(700, &mut text));
+    assert_eq!(code!(CStr::from_ptr(text)), c"an illegal memory access was encountered");
+    assert_eq!(code!(cuGetErrorName(12345, &mut text)), INVALID_VALUE);
+    assert!(text.is_null());
+    assert_eq!(code!(cuGetErrorString(1, null_mut())), INVALID_VALUE);
+}
+
+/// Asks for a function and says what came back: the code, the address, the status.
+fn look_up(name: &str) -> (u32, usize, u32) {
+    let name = CString::new(name).expect("a name has no zero bytes");
+    let (mut address, mut status) = (null_mut(), 7);
+    let code = code!(cuGetProcAddress_v2(name.as_ptr(), &mut address, 13000, 0, &mut status));
+    (code, address.addr(), status)
+}
+
+#[test]
+fn functions_are_found_by_name_in_their_newest_version() {
+    start();
+    for (name, address) in [
+        ("cuInit", cuInit as *const ()),
+        ("cuMemAlloc", cuMemAlloc_v2 as *const ()),
+        ("cuMemAlloc_v2", cuMemAlloc_v2 as *const ()),
+        ("cuLaunchKernelEx", cuLaunchKernelEx as *const ()),
+        ("cuGetProcAddress", cuGetProcAddress_v2 as *const ()),
+        ("cuTexObjectCreate", cuTexObjectCreate as *const ()),
+    ] {
+        assert_eq!(look_up(name), (SUCCESS, address.addr(), 0), "{name}");
+    }
+    assert_eq!(look_up("cuNothingOfTheKind"), (NOT_FOUND, 0, 1));
+
+    let mut address = null_mut();
+    ok!(cuGetProcAddress(c"cuCtxCreate".as_ptr(), &mut address, 11040, 0));
+    assert_eq!(address.addr(), (cuCtxCreate_v2 as *const ()).addr());
+    assert_eq!(code!(cuGetProcAddress(null(), &mut address, 11040, 0)), INVALID_VALUE);
+    assert_eq!(
+        code!(cuGetProcAddress(c"cuInit".as_ptr(), null_mut(), 11040, 0)),
+        INVALID_VALUE
+    );
+}

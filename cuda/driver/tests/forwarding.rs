@@ -1,0 +1,270 @@
+//! Which driver a process ends up with, and what reaches the caller from a driver that is not ours. Each case is a process of its
+//! own, since a process chooses once; a stand-in for NVIDIA's library lets the cases run on any machine.
+
+use hopper_cuda_driver::{ffi, select, selected};
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+
+/// What a case's process does, in order, printing one line for each.
+fn act(step: &str) -> String {
+    let show = |result: Result<_, hopper_cuda_driver::SelectError>| match result {
+        Ok(selected) => format!("{selected}"),
+        Err(error) => format!("error: {error}"),
+    };
+    match step.split_once(':') {
+        Some(("select", choice)) => show(choice.parse().and_then(select)),
+        _ if step == "selected" => show(selected()),
+        // SAFETY: takes a number.
+        _ if step == "init" => unsafe { ffi::cuInit(0) }.to_string(),
+        _ if step == "version" => {
+            let mut version = 0;
+            // SAFETY: writes one number.
+            let code = unsafe { ffi::cuDriverGetVersion(&mut version) };
+            format!("{code} {version}")
+        }
+        // SAFETY: takes nothing.
+        _ if step == "synchronize" => unsafe { ffi::cuCtxSynchronize() }.to_string(),
+        _ if step == "launch-ex" => {
+            let null = std::ptr::null_mut();
+            // SAFETY: nulls are allowed, and refused.
+            unsafe { ffi::cuLaunchKernelEx(std::ptr::null(), null, null.cast(), null.cast()) }.to_string()
+        }
+        // SAFETY: a null is allowed, and refused.
+        _ if step == "stream" => unsafe { ffi::cuStreamCreate(std::ptr::null_mut(), 0) }.to_string(),
+        _ if step == "words" => {
+            let mut text = std::ptr::null();
+            // SAFETY: writes one pointer, to a string that lives for ever.
+            match unsafe { ffi::cuGetErrorString(100, &mut text) } {
+                // SAFETY: success, so the pointer is that of a string.
+                0 => unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+                code => code.to_string(),
+            }
+        }
+        _ => panic!("no such step: {step}"),
+    }
+}
+
+/// The library that a case finds under NVIDIA's name.
+#[derive(Clone, Copy, PartialEq)]
+enum Library {
+    /// One that is none of ours.
+    Foreign,
+    /// One that carries our marker.
+    Ours,
+    /// A file that is no library.
+    Broken,
+}
+use Library::{Broken, Foreign, Ours};
+
+struct Case {
+    name: &'static str,
+    library: Library,
+    variables: &'static [(&'static str, &'static str)],
+    /// Steps, and how the line that each prints begins.
+    steps: &'static [(&'static str, &'static str)],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "auto takes a driver that has a device",
+        library: Foreign,
+        variables: &[],
+        steps: &[
+            ("version", "0 4321"),
+            ("selected", "cuda"),
+            ("select:cuda", "cuda"),
+            ("select:auto", "cuda"),
+        ],
+    },
+    Case {
+        name: "codes that cust lacks reach only callers of newer functions",
+        library: Foreign,
+        variables: &[],
+        steps: &[("synchronize", "999"), ("launch-ex", "912")],
+    },
+    Case {
+        name: "a function that the driver lacks is not found",
+        library: Foreign,
+        variables: &[],
+        steps: &[("stream", "500"), ("stream", "500")],
+    },
+    Case {
+        name: "the variable chooses the emulated driver",
+        library: Foreign,
+        variables: &[("HOPPER_PROJ_DEVICE", "emulated")],
+        steps: &[
+            ("version", "0 13000"),
+            ("stream", "3"),
+            ("init", "0"),
+            ("stream", "201"),
+            ("selected", "emulated"),
+        ],
+    },
+    Case {
+        name: "a call wins over the variable",
+        library: Foreign,
+        variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
+        steps: &[("select:emulated", "emulated"), ("version", "0 13000")],
+    },
+    Case {
+        name: "the first use decides",
+        library: Foreign,
+        variables: &[],
+        steps: &[
+            ("init", "0"),
+            (
+                "select:emulated",
+                "error: the driver `emulated` was asked for, but this process already uses `cuda`",
+            ),
+            ("version", "0 4321"),
+        ],
+    },
+    Case {
+        name: "a driver without a device is passed over",
+        library: Foreign,
+        variables: &[("FAKE_DEVICES", "0")],
+        steps: &[
+            (
+                "select:cuda",
+                "error: no CUDA device can be used: NVIDIA's driver reports no device",
+            ),
+            ("selected", "emulated"),
+        ],
+    },
+    Case {
+        name: "a driver that does not start is passed over",
+        library: Foreign,
+        variables: &[("FAKE_INIT", "803")],
+        steps: &[
+            (
+                "select:cuda",
+                "error: no CUDA device can be used: NVIDIA's driver does not start: \
+                 system has unsupported display driver / cuda driver combination (803)",
+            ),
+            ("init", "0"),
+            ("selected", "emulated"),
+        ],
+    },
+    Case {
+        name: "where NVIDIA's driver alone will do, calls fail and say why",
+        library: Broken,
+        variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
+        steps: &[
+            ("init", "100"),
+            ("words", "no CUDA-capable device is detected"),
+            (
+                "selected",
+                "error: no CUDA device can be used: libcuda.so.1 does not load",
+            ),
+            ("select:emulated", "emulated"),
+            ("init", "0"),
+        ],
+    },
+    Case {
+        name: "a word that names no driver is refused",
+        library: Foreign,
+        variables: &[("HOPPER_PROJ_DEVICE", "gpu")],
+        steps: &[
+            ("init", "1"),
+            (
+                "selected",
+                "error: `gpu` names no driver; say `auto`, `cuda` or `emulated`",
+            ),
+            ("select:tpu", "error: `tpu` names no driver"),
+        ],
+    },
+    Case {
+        name: "this driver does not take itself for NVIDIA's",
+        library: Ours,
+        variables: &[],
+        steps: &[
+            (
+                "select:cuda",
+                "error: no CUDA device can be used: the libcuda.so.1 found first is this emulated driver",
+            ),
+            ("selected", "emulated"),
+        ],
+    },
+];
+
+/// Makes the folder in which a case finds its library.
+fn prepare(library: Library, folder: &Path) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(folder)?;
+    let file = folder.join("libcuda.so.1");
+    if library == Broken {
+        return Ok(std::fs::write(file, "no library")?);
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libcuda.rs");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(compiler);
+    command
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"])
+        .arg(source)
+        .arg("-o")
+        .arg(file);
+    if library == Ours {
+        command.arg("--cfg=marked");
+    }
+    let status = command.status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the stand-in library does not build: {status}").into())
+    }
+}
+
+fn check(case: &Case, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .env_remove("HOPPER_PROJ_DEVICE")
+        .env("LD_LIBRARY_PATH", folder)
+        .env("DYLD_LIBRARY_PATH", folder)
+        .arg("steps");
+    command
+        .args(case.steps.iter().map(|(step, _)| step))
+        .envs(case.variables.iter().copied());
+    let output = command.output()?;
+    let printed = String::from_utf8(output.stdout)?;
+    let lines: Vec<&str> = printed.lines().collect();
+    let as_expected = lines.len() == case.steps.len()
+        && lines.iter().zip(case.steps).all(|(line, (_, start))| {
+            // A code stands alone; an error's message may go on.
+            if start.starts_with("error") {
+                line.starts_with(start)
+            } else {
+                line == start
+            }
+        });
+    if output.status.success() && as_expected {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "expected {:#?}, saw {lines:#?} ({}) {errors}",
+        case.steps, output.status
+    )
+    .into())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "steps") {
+        arguments[1..].iter().for_each(|step| println!("{}", act(step)));
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let libraries = [(Foreign, "foreign"), (Ours, "ours"), (Broken, "broken")];
+    for (library, name) in libraries {
+        prepare(library, &folder.path().join(name))?;
+    }
+    for case in CASES {
+        let (_, name) = libraries
+            .iter()
+            .find(|(library, _)| *library == case.library)
+            .ok_or("a library")?;
+        check(case, &folder.path().join(name)).map_err(|error| format!("{}: {error}", case.name))?;
+        println!("{} ... ok", case.name);
+    }
+    Ok(())
+}
