@@ -1,6 +1,7 @@
 //! A device, its context and the loaded kernels.
 
 use crate::device::{Choice, Result, Selected, cust_error};
+use crate::plan::plan_with;
 use crate::projection::Projection;
 use crate::raw::{Kernels, Overlap};
 use crate::weights::bf16 as packing;
@@ -12,6 +13,7 @@ use cust::stream::{Stream, StreamFlags};
 use half::bf16;
 use hopper_cuda_driver::emulated::{self, Counters};
 use kernels_gpu::instances::Floor;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// How to open a device.
@@ -63,8 +65,7 @@ pub struct Engine {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    // Dropped in this order: the kernels' module must go while its context lives.
-    kernels: Kernels,
+    kernels: ManuallyDrop<Kernels>,
     context: Context,
     info: DeviceInfo,
 }
@@ -97,7 +98,7 @@ impl Engine {
         if options.seed.is_some() {
             emulated::set_seed(options.seed);
         }
-        let kernels = Kernels::load()?;
+        let kernels = ManuallyDrop::new(Kernels::load()?);
         Ok(Engine {
             inner: Arc::new(Inner { kernels, context, info }),
         })
@@ -216,14 +217,18 @@ impl Engine {
         projection.check_engine(&self.inner)?;
         Shape::check_len("x", x.len(), m, shape.k())?;
         Shape::check_len("y", y.len(), m, shape.n())?;
-        let Some(plan) = plan else { return Ok(()) };
         let request = self.request(projection, x, m);
-        if crate::plan::plan_with(plan.instance, &request)?.as_ref() != Some(plan) {
+        let expected = plan.map_or(Ok(None), |plan| plan_with(plan.instance, &request))?;
+        let Some(plan) = plan.filter(|plan| expected.as_ref() == Some(plan)) else {
+            if m == 0 {
+                return Ok(());
+            }
+            let reason = "the plan was made for another request".to_owned();
             return Err(Error::NoInstance {
                 request: request.to_string(),
-                reason: "the plan was made for another request".to_owned(),
+                reason,
             });
-        }
+        };
         self.inner.check_current()?;
         let pointers = (
             x.as_device_ptr().as_raw(),
@@ -309,6 +314,17 @@ impl Inner {
                 cust::sys::cuCtxPopCurrent_v2(&raw mut popped);
             }
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Unloading needs the context, which need not be current here.
+        let kernels = &raw mut self.kernels;
+        self.with_context(|| {
+            // SAFETY: dropped once, here; not used after.
+            unsafe { ManuallyDrop::drop(&mut *kernels) }
+        });
     }
 }
 

@@ -174,6 +174,16 @@ pub enum Error {
         reason: String,
     },
 
+    /// An output that overlaps its input.
+    #[cfg(feature = "cuda")]
+    #[error("y at {y:#x} overlaps x at {x:#x}: a projection reads x while it writes y, so pass separate buffers")]
+    Overlapping {
+        /// Where x starts.
+        x: u64,
+        /// Where y starts.
+        y: u64,
+    },
+
     /// The driver asked for cannot serve.
     #[cfg(feature = "cuda")]
     #[error(transparent)]

@@ -10,12 +10,71 @@ use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
 use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, GEMV_BF16, Gemv, GemvArgs};
-use std::ffi::c_void;
+use std::ffi::{CStr, CString, c_void};
 
 pub use cust::sys::{CUdeviceptr, CUfunction, CUstream};
 
 /// The PTX of every kernel, as it ships.
 pub const PTX: &str = include_str!("../ptx/kernels.ptx");
+
+/// Loads PTX text into the calling thread's current context. Where the driver refuses it, the error says why in the words of the
+/// driver's compiler.
+pub fn load_module(ptx: &str) -> Result<Module> {
+    const CALL: &str = "load the kernels";
+    // `cust` takes the text for free of zero bytes.
+    if ptx.contains('\0') {
+        let reason = "it holds a zero byte".to_owned();
+        return Err(Error::Device {
+            call: CALL,
+            code: 218,
+            name: "invalid PTX".to_owned(),
+            story: Some(reason),
+        });
+    }
+    Module::from_ptx(ptx, &[]).map_err(|err| match cust_error(CALL, err) {
+        Error::Device {
+            call,
+            code,
+            name,
+            story: None,
+        } => Error::Device {
+            call,
+            code,
+            name,
+            story: compiler_log(ptx),
+        },
+        other => other,
+    })
+}
+
+/// What the driver's compiler has to say of PTX that it refuses.
+fn compiler_log(ptx: &str) -> Option<String> {
+    let ptx = CString::new(ptx).ok()?;
+    let mut log = vec![0u8; 4096];
+    let mut options = [
+        ffi::jit_option::ERROR_LOG_BUFFER,
+        ffi::jit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    // A size is passed as a pointer's value.
+    let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the text ends with a zero byte; the log has the size given; options and values are as many as said.
+    let code = unsafe {
+        ffi::cuModuleLoadDataEx(
+            &raw mut module,
+            ptx.as_ptr().cast(),
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    if code == 0 {
+        // SAFETY: loaded just now, used by nobody.
+        unsafe { ffi::cuModuleUnload(module) };
+    }
+    let text = CStr::from_bytes_until_nul(&log).ok()?.to_string_lossy();
+    (!text.trim().is_empty()).then(|| text.trim().to_owned())
+}
 
 /// Whether a launch may start before the kernel ahead of it on the stream has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +105,7 @@ unsafe impl Sync for Kernels {}
 impl Kernels {
     /// Loads the kernels into the calling thread's current context, and lets each have the shared memory that it needs.
     pub fn load() -> Result<Self> {
-        let module = Module::from_ptx(PTX, &[]).map_err(|err| cust_error("load the kernels", err))?;
+        let module = load_module(PTX)?;
         let load = |name: &str, shared_bytes: usize| -> Result<CUfunction> {
             let function = module
                 .get_function(name)
@@ -113,6 +172,10 @@ impl Kernels {
         aligned("x", x, BF16)?;
         aligned("y", y, BF16)?;
         aligned("the packed weights", weights, PACKED)?;
+        let bytes = |columns: usize| (m as u64).saturating_mul(columns as u64).saturating_mul(BF16);
+        if overlap_in_memory((x, bytes(shape.k())), (y, bytes(shape.n()))) {
+            return Err(Error::Overlapping { x, y });
+        }
         let function = GEMV_BF16
             .iter()
             .position(|i: &Gemv| i == plan.instance)
@@ -185,6 +248,11 @@ fn aligned(what: &'static str, value: u64, to: u64) -> Result<()> {
     } else {
         Err(Error::Alignment { what, value, to })
     }
+}
+
+/// Whether two ranges of `(address, bytes)` share a byte.
+fn overlap_in_memory((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
+    a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes)
 }
 
 fn unknown(name: &str) -> Error {

@@ -1,0 +1,220 @@
+//! The engine's promises, on whichever driver the run has: what it checks, and what it leaves alone.
+
+use hopper_proj::cust::context::CurrentContext;
+use hopper_proj::raw::{self, Overlap};
+use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, reference};
+
+fn engine() -> Engine {
+    Engine::new(EngineOptions::default()).unwrap()
+}
+
+fn values(len: usize) -> Vec<bf16> {
+    (0..len)
+        .map(|i| bf16::from_f32(((i * 7919) % 17) as f32 / 8.0 - 1.0))
+        .collect()
+}
+
+fn check(engine: &Engine, n: usize, k: usize, m: usize) {
+    let shape = Shape::new(n, k).unwrap();
+    let (weights, x) = (values(n * k), values(m * k));
+    let projection = engine.prepare(&weights, shape).unwrap();
+    let stream = engine.stream().unwrap();
+    let x_device = engine.upload(&x).unwrap();
+    let mut y = engine.upload(&vec![bf16::NAN; m * n]).unwrap();
+    engine.project(&projection, &x_device, m, &mut y, &stream).unwrap();
+    engine.synchronize(&stream).unwrap();
+    let expected = reference::project(&x, &weights, shape, m).unwrap();
+    let error = reference::relative_error(&engine.download(&y).unwrap(), &expected);
+    assert!(error <= reference::TOLERANCE, "{n} × {k} at m = {m}: {error}");
+}
+
+#[test]
+fn projections_agree_with_the_reference() {
+    let engine = engine();
+    for (n, k, m) in [(1, 1, 1), (40, 200, 3), (64, 320, 17), (33, 65, 40)] {
+        check(&engine, n, k, m);
+    }
+}
+
+#[test]
+fn slices_of_buffers_and_unaligned_x_work() {
+    let engine = engine();
+    let (n, k, m) = (24, 128, 2);
+    let shape = Shape::new(n, k).unwrap();
+    let (weights, x) = (values(n * k), values(m * k + 1));
+    let projection = engine.prepare(&weights, shape).unwrap();
+    let stream = engine.stream().unwrap();
+    let all = engine.upload(&x).unwrap();
+    let x_device = all.index(1..m * k + 1);
+    assert!(!engine.request(&projection, &x_device, m).x_aligned);
+    let mut y = engine.upload(&vec![bf16::NAN; m * n]).unwrap();
+    engine.project(&projection, &x_device, m, &mut y, &stream).unwrap();
+    engine.synchronize(&stream).unwrap();
+    let expected = reference::project(&x[1..], &weights, shape, m).unwrap();
+    assert!(reference::relative_error(&engine.download(&y).unwrap(), &expected) <= reference::TOLERANCE);
+}
+
+#[test]
+fn arguments_are_checked() {
+    let engine = engine();
+    let stream = engine.stream().unwrap();
+    let shape = Shape::new(3, 8).unwrap();
+    let projection = engine.prepare(&values(24), shape).unwrap();
+    let x = engine.upload(&values(16)).unwrap();
+    let mut y = engine.upload(&values(6)).unwrap();
+    let short = engine.project(&projection, &x, 1, &mut y, &stream).unwrap_err();
+    assert!(
+        matches!(
+            short,
+            Error::Length {
+                what: "x",
+                given: 16,
+                needed: 8,
+                ..
+            }
+        ),
+        "{short}"
+    );
+    let mut small = engine.upload(&values(5)).unwrap();
+    let short = engine.project(&projection, &x, 2, &mut small, &stream).unwrap_err();
+    assert!(
+        matches!(
+            short,
+            Error::Length {
+                what: "y",
+                given: 5,
+                needed: 6,
+                ..
+            }
+        ),
+        "{short}"
+    );
+    assert!(matches!(engine.prepare(&values(23), shape), Err(Error::Length { .. })));
+
+    let mut inside = x.index(0..6);
+    let err = engine.project(&projection, &x, 2, &mut inside, &stream).unwrap_err();
+    assert!(matches!(err, Error::Overlapping { .. }), "{err}");
+
+    let one = plan(&engine.request(&projection, &x, 9)).unwrap();
+    for other in [None, one.as_ref()] {
+        let err = engine
+            .project_as(other, &projection, &x, 2, &mut y, &stream, Overlap::None)
+            .unwrap_err();
+        assert!(err.to_string().contains("made for another request"), "{err}");
+    }
+    engine.synchronize(&stream).unwrap();
+}
+
+#[test]
+fn no_tokens_do_nothing() {
+    let engine = engine();
+    let stream = engine.stream().unwrap();
+    let projection = engine.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    let some = engine.upload(&values(1)).unwrap();
+    let (none, mut y) = (some.index(0..0), some.index(0..0));
+    engine.project(&projection, &none, 0, &mut y, &stream).unwrap();
+    engine.synchronize(&stream).unwrap();
+    assert_eq!(engine.download(&some).unwrap(), values(1));
+}
+
+#[test]
+fn bytes_of_any_alignment_prepare_and_other_types_are_refused() {
+    let engine = engine();
+    let shape = Shape::new(2, 3).unwrap();
+    let mut bytes = vec![0];
+    bytes.extend(values(6).iter().flat_map(|v| v.to_le_bytes()));
+    assert_eq!(
+        engine.prepare_bytes(&bytes[1..], Dtype::Bf16, shape).unwrap().shape(),
+        shape
+    );
+    assert_eq!(
+        engine.prepare_bytes(&bytes[..12], Dtype::Bf16, shape).unwrap().bytes(),
+        2048
+    );
+    assert!(matches!(
+        engine.prepare_bytes(&bytes, Dtype::Bf16, shape),
+        Err(Error::Length { .. })
+    ));
+    assert!(matches!(
+        engine.prepare_bytes(&[0; 24], Dtype::F32, shape),
+        Err(Error::Fp32Weights)
+    ));
+    assert!(matches!(
+        engine.prepare_bytes(&bytes[1..], Dtype::F16, shape),
+        Err(Error::NeedsCast { given: Dtype::F16 })
+    ));
+}
+
+#[test]
+fn threads_must_make_the_context_current_and_calls_leave_it_alone() {
+    let engine = engine();
+    let projection = engine.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        assert!(matches!(engine.stream(), Err(Error::WrongContext)));
+        assert!(matches!(engine.upload(&values(1)), Err(Error::WrongContext)));
+        // A projection may be dropped where no context is current, and none is afterwards.
+        drop(projection);
+        assert!(matches!(engine.stream(), Err(Error::WrongContext)));
+        engine.make_current().unwrap();
+        check(&engine, 16, 64, 1);
+        CurrentContext::get_device().unwrap();
+        drop(engine);
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_projection_belongs_to_its_engine() {
+    let (one, other) = (engine(), engine());
+    let projection = one.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    let stream = other.stream().unwrap();
+    let x = other.upload(&values(8)).unwrap();
+    let mut y = other.upload(&values(3)).unwrap();
+    let err = other.project(&projection, &x, 1, &mut y, &stream).unwrap_err();
+    assert!(matches!(err, Error::ForeignProjection), "{err}");
+}
+
+#[test]
+fn a_missing_device_is_named() {
+    let mut options = EngineOptions::default();
+    options.ordinal = 999;
+    let err = Engine::new(options).err().unwrap();
+    assert!(matches!(err, Error::NoDevice { ordinal: 999, .. }), "{err}");
+}
+
+#[test]
+fn unreadable_ptx_is_explained() {
+    let _engine = engine();
+    let broken = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { frobnicate.u32; }\n";
+    let err = raw::load_module(broken).unwrap_err().to_string();
+    assert!(err.contains("frobnicate"), "{err}");
+    assert!(raw::load_module("\0").is_err());
+    assert!(raw::load_module("").is_err());
+}
+
+#[test]
+fn readers_read_what_they_are_given() {
+    let engine = engine();
+    let stream = engine.stream().unwrap();
+    let projection = engine.prepare(&values(64 * 256), Shape::new(64, 256).unwrap()).unwrap();
+    for floor in hopper_proj::instances::FLOOR_READ {
+        let mut out = engine.zeroed(engine.floor_ctas(floor) as usize * floor.warps).unwrap();
+        engine
+            .floor_read(floor, &projection, &mut out, &stream, Overlap::Programmatic)
+            .unwrap();
+        engine.synchronize(&stream).unwrap();
+        // The exclusive or of all words does not depend on who read which.
+        let read = out.as_host_vec().unwrap().iter().fold(0, |all, word| all ^ word);
+        let packed = hopper_proj::weights::bf16::pack(&values(64 * 256), projection.shape()).unwrap();
+        let expected = packed.as_chunks::<2>().0.iter().fold(0, |all, [low, high]| {
+            all ^ (u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16)
+        });
+        assert_eq!(read, expected, "{}", floor.name);
+        let mut short = out.index(1..out.len());
+        assert!(matches!(
+            engine.floor_read(floor, &projection, &mut short, &stream, Overlap::None),
+            Err(Error::Length { .. })
+        ));
+    }
+}
