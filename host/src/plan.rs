@@ -7,6 +7,7 @@
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{GEMV_BF16, Gemv};
 use kernels_gpu::layout::{BF16_UNIT_BYTES, UNIT_K};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// What a plan is made for.
@@ -225,15 +226,15 @@ fn unwise(instance: &Gemv, request: &Request) -> Option<&'static str> {
     if instance.x_values < WIDE_X && request.x_aligned {
         return Some("loads x in narrow pieces, and these rows of x are aligned for wide ones");
     }
-    let fitting = GEMV_BF16
-        .iter()
-        .map(Gemv::tokens)
-        .filter(|&tokens| tokens >= request.m)
-        .min();
-    if instance.tokens() > fitting.unwrap_or(usize::MAX) {
-        return Some("computes token blocks that would stay empty");
+    let sizes = || GEMV_BF16.iter().map(Gemv::tokens);
+    let fitting = sizes().filter(|&tokens| tokens >= request.m).min().or(sizes().max());
+    match fitting.map(|fitting| instance.tokens().cmp(&fitting)) {
+        Some(Ordering::Less) => {
+            Some("reads the weights once for every few tokens, where a larger instance reads them less often")
+        }
+        Some(Ordering::Greater) => Some("computes token blocks that would stay empty"),
+        _ => None,
     }
-    None
 }
 
 /// Microseconds that the busiest multiprocessor takes.
