@@ -1,9 +1,12 @@
 //! Commands for those who work on the project: `cargo xtask <command>`.
 
 mod build_ptx;
+mod foreign;
 mod lint_ptx;
 mod paths;
+mod sass;
 mod table;
+mod test;
 
 use std::process::ExitCode;
 
@@ -26,12 +29,28 @@ enum Task {
     },
     /// Hold the checked-in PTX against the table of kernels: entries, launch bounds, barriers, local memory, calls
     LintPtx,
+    /// Assemble the checked-in PTX and hold the machine code against the table: registers, spills, loads, matrix instructions
+    Sass,
+    /// Run `cargo test` on the device that the driver chooses
+    Test {
+        /// Once on the emulator, and once on CUDA where there is a device
+        #[arg(long)]
+        all_devices: bool,
+        /// Passed on to `cargo test`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Refuse C, C++ and CUDA sources among the tracked files
+    NoForeignSources,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Task::BuildPtx { check } => build_ptx::run(check),
         Task::LintPtx => lint_ptx::run(),
+        Task::Sass => sass::run(),
+        Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
+        Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {
         eprintln!("error: {error:#}");

@@ -26,7 +26,7 @@ pub enum BuildError {
         path: PathBuf,
     },
     /// A program could not be started.
-    #[error("cannot run `{program}`: {source}; install Rust with rustup, or put it on PATH")]
+    #[error("cannot run `{program}`: {source}; install it, or put it on PATH")]
     Start {
         /// The program.
         program: String,

@@ -22,6 +22,7 @@ pub mod finish;
 mod library_source;
 pub mod lint;
 pub mod ptx_text;
+pub mod sass;
 mod spec;
 mod toolchain;
 

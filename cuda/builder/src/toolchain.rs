@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::error::BuildError;
 
@@ -141,12 +141,15 @@ fn is_disturbing(name: &OsString) -> bool {
     DISTURBING.contains(&name) || DISTURBING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Runs a command to its end, however it ends.
+pub(crate) fn run(command: &mut Command) -> Result<Output, BuildError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|source| BuildError::Start { program, source })
+}
+
 /// Runs a command and returns what it printed; an error holds what it complained of.
 pub(crate) fn output_of(mut command: Command) -> Result<String, BuildError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|source| BuildError::Start { program, source })?;
+    let output = run(&mut command)?;
     if !output.status.success() {
         return Err(BuildError::Failed {
             command: describe(&command),

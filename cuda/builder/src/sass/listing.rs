@@ -1,0 +1,255 @@
+//! Reads a disassembly and finds the loops in it.
+
+use std::collections::HashMap;
+
+/// One machine instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineInstruction {
+    /// `HMMA.16816.F32.BF16`, `LDS.128`, …
+    pub opcode: String,
+    /// Where it may jump to: an index into the entry's instructions.
+    target: Option<usize>,
+    /// Whether the next instruction may follow it.
+    falls_through: bool,
+}
+
+/// The machine code of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineEntry {
+    /// The entry's symbol.
+    pub name: String,
+    /// Its instructions, in order.
+    pub instructions: Vec<MachineInstruction>,
+}
+
+/// A whole disassembly, as `nvdisasm -c` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Each entry's code.
+    pub entries: Vec<MachineEntry>,
+}
+
+/// Opcodes that multiply matrices.
+const MATRIX: &[&str] = &["HMMA", "HGMMA"];
+
+impl Listing {
+    /// Reads a disassembly. Lines that are no code are passed over.
+    pub fn parse(text: &str) -> Self {
+        let mut listing = Self::default();
+        let mut section: Option<(String, Vec<&str>)> = None;
+        for line in text.lines() {
+            // `.text.name:` begins an entry's code, `.section` ends it.
+            let name = line
+                .trim()
+                .strip_prefix(".text.")
+                .and_then(|rest| rest.strip_suffix(':'));
+            if name.is_some() || line.trim().starts_with(".section") {
+                listing
+                    .entries
+                    .extend(section.take().map(|(name, lines)| MachineEntry::parse(name, &lines)));
+            }
+            match (name, &mut section) {
+                (Some(name), _) => section = Some((name.to_owned(), Vec::new())),
+                (None, Some((_, lines))) => lines.push(line.trim()),
+                (None, None) => {}
+            }
+        }
+        listing
+            .entries
+            .extend(section.map(|(name, lines)| MachineEntry::parse(name, &lines)));
+        listing
+    }
+}
+
+impl MachineEntry {
+    fn parse(name: String, lines: &[&str]) -> Self {
+        let mut labels: HashMap<&str, usize> = HashMap::new();
+        let mut code: Vec<&str> = Vec::new();
+        for line in lines {
+            if let Some(label) = line.strip_suffix(':') {
+                labels.insert(label, code.len());
+            } else if let Some(instruction) = instruction_text(line) {
+                code.push(instruction);
+            }
+        }
+        // A label after the last instruction leads nowhere.
+        labels.retain(|_, at| *at < code.len());
+        let instructions = code
+            .iter()
+            .map(|text| MachineInstruction::parse(text, &labels))
+            .collect();
+        Self { name, instructions }
+    }
+
+    /// How many instructions match `wanted` (`LDG.128` matches `LDG.E.128.CONSTANT`), anywhere.
+    pub fn count(&self, wanted: &str) -> u32 {
+        self.instructions
+            .iter()
+            .filter(|instruction| instruction.is(wanted))
+            .count() as u32
+    }
+
+    /// The same for each main loop: each innermost loop that multiplies matrices.
+    pub fn count_in_main_loops(&self, wanted: &str) -> Vec<u32> {
+        let count = |members: Vec<bool>| {
+            let inside = self.instructions.iter().zip(&members).filter(|(_, inside)| **inside);
+            inside.filter(|(instruction, _)| instruction.is(wanted)).count() as u32
+        };
+        self.main_loops().into_iter().map(count).collect()
+    }
+
+    fn main_loops(&self) -> Vec<Vec<bool>> {
+        let matrix = |members: &[bool]| {
+            let inside = self.instructions.iter().zip(members).filter(|(_, inside)| **inside);
+            inside
+                .into_iter()
+                .any(|(instruction, _)| MATRIX.iter().any(|opcode| instruction.is(opcode)))
+        };
+        let loops: Vec<Vec<bool>> = self.loops().into_iter().filter(|members| matrix(members)).collect();
+        let within = |a: &[bool], b: &[bool]| a != b && a.iter().zip(b).all(|(a, b)| *b || !*a);
+        let innermost = |outer: &&Vec<bool>| !loops.iter().any(|inner| within(inner, outer));
+        loops.iter().filter(innermost).cloned().collect()
+    }
+
+    /// The natural loops, each as a mask over the instructions. A jump back alone makes no loop: slow paths stand at the
+    /// end of the code and jump back into the middle.
+    fn loops(&self) -> Vec<Vec<bool>> {
+        let count = self.instructions.len();
+        let mut before: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for (at, instruction) in self.instructions.iter().enumerate() {
+            let next = (instruction.falls_through && at + 1 < count).then_some(at + 1);
+            for to in instruction.target.into_iter().chain(next) {
+                before[to].push(at);
+            }
+        }
+        let dominators = self.dominators(&before);
+        let mut loops: HashMap<usize, Vec<bool>> = HashMap::new();
+        for (from, instruction) in self.instructions.iter().enumerate() {
+            let Some(head) = instruction.target else { continue };
+            if !dominates(&dominators, head, from) {
+                continue;
+            }
+            let members = loops.entry(head).or_insert_with(|| vec![false; count]);
+            members[head] = true;
+            let mut open = vec![from];
+            while let Some(at) = open.pop() {
+                if !std::mem::replace(&mut members[at], true) {
+                    open.extend(&before[at]);
+                }
+            }
+        }
+        let mut loops: Vec<(usize, Vec<bool>)> = loops.into_iter().collect();
+        loops.sort_by_key(|(head, _)| *head);
+        loops.into_iter().map(|(_, members)| members).collect()
+    }
+
+    /// For each instruction, the last one that every way to it passes; itself for the first, none for dead code.
+    /// (Cooper, Harvey and Kennedy's iteration.)
+    fn dominators(&self, before: &[Vec<usize>]) -> Vec<Option<usize>> {
+        let order = self.reverse_postorder();
+        let mut rank = vec![usize::MAX; before.len()];
+        for (place, at) in order.iter().enumerate() {
+            rank[*at] = place;
+        }
+        let mut dominator: Vec<Option<usize>> = vec![None; before.len()];
+        if let Some(first) = dominator.first_mut() {
+            *first = Some(0);
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for &at in order.iter().skip(1) {
+                let known = before[at].iter().copied().filter(|from| dominator[*from].is_some());
+                let met = known.reduce(|mut a, mut b| {
+                    while a != b {
+                        let later = if rank[a] > rank[b] { &mut a } else { &mut b };
+                        *later = dominator[*later].unwrap_or(0);
+                    }
+                    a
+                });
+                if met.is_some() && dominator[at] != met {
+                    dominator[at] = met;
+                    changed = true;
+                }
+            }
+        }
+        dominator
+    }
+
+    fn reverse_postorder(&self) -> Vec<usize> {
+        let count = self.instructions.len();
+        let mut seen = vec![false; count];
+        let mut order = Vec::with_capacity(count);
+        // An instruction stands on the stack twice: first to be entered, then to be left.
+        let mut stack = vec![(0, false)];
+        while let Some((at, leave)) = stack.pop() {
+            if leave {
+                order.push(at);
+            } else if at < count && !std::mem::replace(&mut seen[at], true) {
+                let instruction = &self.instructions[at];
+                stack.push((at, true));
+                stack.extend(instruction.target.map(|to| (to, false)));
+                stack.extend(instruction.falls_through.then_some((at + 1, false)));
+            }
+        }
+        order.reverse();
+        order
+    }
+}
+
+fn dominates(dominator: &[Option<usize>], head: usize, mut at: usize) -> bool {
+    loop {
+        match dominator[at] {
+            _ if at == head => return dominator[at].is_some(),
+            Some(up) if up != at => at = up,
+            _ => return false,
+        }
+    }
+}
+
+/// `/*0d40*/  @!P0 BRA `(.L_x_528) ;` without offset, semicolon and what follows.
+fn instruction_text(line: &str) -> Option<&str> {
+    let (offset, code) = line.strip_prefix("/*")?.split_once("*/")?;
+    let is_offset = !offset.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let code = code.split_once(';')?.0.trim().trim_start_matches('{').trim_start();
+    (is_offset && !code.is_empty()).then_some(code)
+}
+
+impl MachineInstruction {
+    fn parse(text: &str, labels: &HashMap<&str, usize>) -> Self {
+        let guarded = text.starts_with('@');
+        let unguarded = if guarded {
+            text.split_once(' ').map_or("", |(_, rest)| rest.trim_start())
+        } else {
+            text
+        };
+        let (opcode, operands) = unguarded.split_once(' ').unwrap_or((unguarded, ""));
+        let operands = operands.trim();
+        let kind = opcode.split('.').next().unwrap_or_default();
+        let jumps = matches!(kind, "BRA" | "JMP");
+        // `BRA.U UP0, `(.L_x_5)` is conditional without a guard.
+        let alone = !guarded && operands.starts_with('`');
+        let ends = !guarded && matches!(kind, "EXIT" | "RET" | "KILL") || jumps && alone;
+        let label = operands.split_once("`(").and_then(|(_, rest)| rest.split(')').next());
+        let target = if jumps {
+            label.and_then(|label| labels.get(label)).copied()
+        } else {
+            None
+        };
+        Self {
+            opcode: opcode.to_owned(),
+            target,
+            falls_through: !ends,
+        }
+    }
+
+    /// Whether the opcode begins as `wanted` does and holds its modifiers, in order.
+    fn is(&self, wanted: &str) -> bool {
+        let (mut have, mut want) = (self.opcode.split('.'), wanted.split('.'));
+        have.next() == want.next() && want.all(|modifier| have.any(|own| own == modifier))
+    }
+}
+
+#[cfg(test)]
+#[path = "listing_tests.rs"]
+mod tests;
