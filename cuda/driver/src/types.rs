@@ -109,12 +109,10 @@ impl CUlaunchAttribute {
 
 impl std::fmt::Debug for CUlaunchAttribute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: every constructor fills all 64 bytes of the value, and any bits are valid words.
-        let words = unsafe { self.value.words };
+        // What the value holds depends on the number.
         f.debug_struct("CUlaunchAttribute")
             .field("id", &self.id)
-            .field("words", &words)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

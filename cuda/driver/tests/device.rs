@@ -70,32 +70,51 @@ fn codes_have_names_and_words() {
     assert_eq!(code!(cuGetErrorString(1, null_mut())), INVALID_VALUE);
 }
 
-/// Asks for a function and says what came back: the code, the address, the status.
-fn look_up(name: &str) -> (u32, usize, u32) {
+/// Asks for a function of a version of CUDA and says what came back: the code, the address, the status.
+fn look_up(name: &str, version: i32) -> (u32, usize, u32) {
     let name = CString::new(name).expect("a name has no zero bytes");
     let (mut address, mut status) = (null_mut(), 7);
-    let code = code!(cuGetProcAddress_v2(name.as_ptr(), &mut address, 13000, 0, &mut status));
+    let code = code!(cuGetProcAddress_v2(
+        name.as_ptr(),
+        &mut address,
+        version,
+        0,
+        &mut status
+    ));
     (code, address.addr(), status)
 }
 
 #[test]
-fn functions_are_found_by_name_in_their_newest_version() {
+fn functions_are_found_by_name_and_version() {
     start();
-    for (name, address) in [
-        ("cuInit", cuInit as *const ()),
-        ("cuMemAlloc", cuMemAlloc_v2 as *const ()),
-        ("cuMemAlloc_v2", cuMemAlloc_v2 as *const ()),
-        ("cuLaunchKernelEx", cuLaunchKernelEx as *const ()),
-        ("cuGetProcAddress", cuGetProcAddress_v2 as *const ()),
-        ("cuTexObjectCreate", cuTexObjectCreate as *const ()),
+    for (name, version, address) in [
+        ("cuInit", 13000, cuInit as *const ()),
+        ("cuMemAlloc", 13000, cuMemAlloc_v2 as *const ()),
+        ("cuMemAlloc_v2", 13000, cuMemAlloc_v2 as *const ()),
+        ("cuLaunchKernelEx", 11060, cuLaunchKernelEx as *const ()),
+        ("cuGetProcAddress", 11030, cuGetProcAddress as *const ()),
+        ("cuGetProcAddress", 12000, cuGetProcAddress_v2 as *const ()),
+        ("cuCtxCreate", 11030, cuCtxCreate_v2 as *const ()),
+        ("cuGraphInstantiate", 11040, cuGraphInstantiate_v2 as *const ()),
+        ("cuGraphInstantiate", 12000, cuGraphInstantiateWithFlags as *const ()),
+        ("cuTexObjectCreate", 13000, cuTexObjectCreate as *const ()),
     ] {
-        assert_eq!(look_up(name), (SUCCESS, address.addr(), 0), "{name}");
+        assert_eq!(
+            look_up(name, version),
+            (SUCCESS, address.addr(), 0),
+            "{name} of {version}"
+        );
     }
-    assert_eq!(look_up("cuNothingOfTheKind"), (NOT_FOUND, 0, 1));
+    assert_eq!(look_up("cuNothingOfTheKind", 13000), (NOT_FOUND, 0, 1));
+    assert_eq!(
+        look_up("cuCtxCreate", 11040),
+        (NOT_FOUND, 0, 1),
+        "its arguments are others from then on"
+    );
 
     let mut address = null_mut();
-    ok!(cuGetProcAddress(c"cuCtxCreate".as_ptr(), &mut address, 11040, 0));
-    assert_eq!(address.addr(), (cuCtxCreate_v2 as *const ()).addr());
+    ok!(cuGetProcAddress(c"cuMemFree".as_ptr(), &mut address, 11040, 0));
+    assert_eq!(address.addr(), (cuMemFree_v2 as *const ()).addr());
     assert_eq!(code!(cuGetProcAddress(null(), &mut address, 11040, 0)), INVALID_VALUE);
     assert_eq!(
         code!(cuGetProcAddress(c"cuInit".as_ptr(), null_mut(), 11040, 0)),

@@ -102,7 +102,8 @@ fn another_context_goes_on() {
 #[test]
 fn the_primary_context_is_whole_again_after_a_reset() {
     start();
-    ok!(cuCtxSetCurrent(handle!(cuDevicePrimaryCtxRetain(0))));
+    let context = handle!(cuDevicePrimaryCtxRetain(0));
+    ok!(cuCtxSetCurrent(context));
     let buffer = upload(&[0_u32; 4]);
     assert_eq!(
         launch(&config(1, 32), kernel_of(FAULTS, "traps"), &[parameter(&buffer)]),
@@ -111,7 +112,8 @@ fn the_primary_context_is_whole_again_after_a_reset() {
     assert_eq!(code!(cuCtxSynchronize()), LAUNCH_FAILED);
     ok!(cuDevicePrimaryCtxReset_v2(0));
     assert_eq!(code!(cuCtxSynchronize()), CONTEXT_IS_DESTROYED);
-    ok!(cuCtxSetCurrent(handle!(cuDevicePrimaryCtxRetain(0))));
+    let context = handle!(cuDevicePrimaryCtxRetain(0));
+    ok!(cuCtxSetCurrent(context));
     ok!(cuCtxSynchronize());
     ok!(cuDevicePrimaryCtxRelease_v2(0));
     ok!(cuCtxSetCurrent(null_mut()));

@@ -92,7 +92,7 @@ fn parameters_can_come_as_one_buffer() {
     operands.check();
     let mut unknown = [without_provenance_mut(3), null_mut::<c_void>(), null_mut()];
     let mut pointers = operands.parameters().map(<*const c_void>::cast_mut);
-    let mut refused = |parameters: *mut *mut c_void, extra: *mut *mut c_void| {
+    let refused = |parameters: *mut *mut c_void, extra: *mut *mut c_void| {
         code!(cuLaunchKernel(
             add,
             1,
@@ -361,6 +361,11 @@ fn a_launch_that_may_overlap_must_wait_before_it_reads() {
     assert_eq!(overlapping(|_, _| (), "hasty"), (LAUNCH_FAILED, None));
 }
 
+fn record(stream: CUstream) {
+    let event = handle!(cuEventCreate(0));
+    ok!(cuEventRecord(event, stream));
+}
+
 #[test]
 fn work_between_two_launches_keeps_them_apart() {
     let expected = (SUCCESS, Some(2));
@@ -373,16 +378,13 @@ fn work_between_two_launches_keeps_them_apart() {
         overlapping(|_, buffer| assert_eq!(download::<u32>(buffer, 1), [1]), "hasty"),
         expected
     );
-    assert_eq!(
-        overlapping(
-            |stream, _| ok!(cuEventRecord(handle!(cuEventCreate(0)), stream)),
-            "hasty"
-        ),
-        expected
-    );
+    assert_eq!(overlapping(|stream, _| record(stream), "hasty"), expected);
     let fill = |stream, buffer| ok!(cuMemsetD32Async(buffer, 41, 1, stream));
     assert_eq!(overlapping(fill, "hasty"), (SUCCESS, Some(42)));
-    let elsewhere = |_, buffer| ok!(cuMemsetD32Async(buffer, 41, 1, handle!(cuStreamCreate(1))));
+    let elsewhere = |_, buffer| {
+        let other = handle!(cuStreamCreate(1));
+        ok!(cuMemsetD32Async(buffer, 41, 1, other));
+    };
     assert_eq!(
         overlapping(elsewhere, "hasty"),
         (LAUNCH_FAILED, None),

@@ -46,18 +46,22 @@ impl Request {
             return Err(Code::INVALID_VALUE);
         }
         for at in 0..config.numAttrs as usize {
-            // SAFETY: the caller promises this many attributes.
-            request.apply(unsafe { &*config.attrs.add(at) })?;
+            // SAFETY: the caller promises this many attributes. Their padding may be anything, so they are read by field.
+            let (id, value) = unsafe {
+                let attribute = config.attrs.add(at);
+                ((*attribute).id, (*attribute).value)
+            };
+            request.apply(id, value)?;
         }
         Ok(request)
     }
 
-    fn apply(&mut self, given: &CUlaunchAttribute) -> Answer {
+    fn apply(&mut self, id: c_uint, value: CUlaunchAttributeValue) -> Answer {
         // SAFETY: a caller fills the part of the value that the attribute's number means.
-        let number = || unsafe { given.value.number };
-        match given.id {
+        let number = || unsafe { value.number };
+        match id {
             // SAFETY: as above.
-            attribute::CLUSTER_DIMENSION => self.cluster = Some(unsafe { given.value.cluster }),
+            attribute::CLUSTER_DIMENSION => self.cluster = Some(unsafe { value.cluster }),
             attribute::PROGRAMMATIC_STREAM_SERIALIZATION => self.overlaps = number() != 0,
             // Advice on speed, which changes no result.
             attribute::IGNORE

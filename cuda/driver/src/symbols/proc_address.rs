@@ -14,26 +14,45 @@ const FOUND: c_uint = 0;
 /// `CUdriverProcAddressQueryResult`: no such function.
 const SYMBOL_NOT_FOUND: c_uint = 1;
 
-/// This crate's own symbol for a function: of several versions the newest, as programs of today's headers mean it.
-fn own(name: &str) -> Option<*mut c_void> {
+/// Functions whose arguments changed: since which version of CUDA a name has meant which symbol. A symbol that this crate does not
+/// define is NVIDIA's to give.
+const CHANGED: &[(&str, c_int, &str)] = &[
+    ("cuCtxCreate", 0, "cuCtxCreate_v2"),
+    ("cuCtxCreate", 11040, "cuCtxCreate_v3"),
+    ("cuGetProcAddress", 0, "cuGetProcAddress"),
+    ("cuGetProcAddress", 12000, "cuGetProcAddress_v2"),
+    ("cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"),
+    ("cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"),
+    ("cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"),
+    ("cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams_v2"),
+    ("cuMemAdvise", 12020, "cuMemAdvise_v2"),
+    ("cuMemPrefetchAsync", 12020, "cuMemPrefetchAsync_v2"),
+];
+
+/// This crate's own symbol for what a version of CUDA calls by a name.
+fn own(name: &str, version: c_int) -> Option<*mut c_void> {
     let find = |name: &str| exports().find(|export| export.name == name);
-    (2..=9)
-        .rev()
-        .find_map(|version| find(&format!("{name}_v{version}")))
-        .or_else(|| find(name))
-        .map(|export| export.address as *mut c_void)
+    let changed = CHANGED
+        .iter()
+        .rfind(|&&(changed, since, _)| changed == name && since <= version);
+    let export = match changed {
+        Some((_, _, symbol)) => find(symbol),
+        // Of symbols that differ in nothing but the width of sizes, the newest is meant.
+        None => find(&format!("{name}_v2")).or_else(|| find(name)),
+    };
+    export.map(|export| export.address.cast_mut().cast())
 }
 
 /// # Safety
 ///
 /// `symbol` must be null or a C string, `function` null or valid for a write.
-unsafe fn find(symbol: *const c_char, function: *mut *mut c_void) -> Answer<bool> {
+unsafe fn find(symbol: *const c_char, function: *mut *mut c_void, version: c_int) -> Answer<bool> {
     if symbol.is_null() || function.is_null() {
         return Err(Code::INVALID_VALUE);
     }
     // SAFETY: not null, so a C string, the caller promises.
     let name = unsafe { CStr::from_ptr(symbol) };
-    let address = name.to_str().ok().and_then(own);
+    let address = name.to_str().ok().and_then(|name| own(name, version));
     // SAFETY: not null, so valid for a write, the caller promises.
     unsafe { *function = address.unwrap_or(std::ptr::null_mut()) };
     Ok(address.is_some())
@@ -56,7 +75,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_uint) -> CUresult;
     static SLOT: OnceLock<Option<usize>> = OnceLock::new();
     // SAFETY: the caller keeps these promises.
-    let found = match unsafe { find(symbol, function) } {
+    let found = match unsafe { find(symbol, function, version) } {
         Ok(found) => found,
         Err(code) => return told(Callers::Ours, code.0),
     };

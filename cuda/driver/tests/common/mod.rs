@@ -1,7 +1,7 @@
 //! What the tests of the C functions share: codes, calls, and a context that ends with its test.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
+// Each test binary uses its own part of this, and `code!` is there to spare each call a block of its own.
+#![allow(dead_code, unreachable_pub, clippy::macro_metavars_in_unsafe)]
 
 use hopper_cuda_driver::ffi::*;
 use hopper_cuda_driver::{Choice, Selected, select};
