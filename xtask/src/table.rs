@@ -2,6 +2,7 @@
 
 use cuda_builder::EntrySpec;
 use kernels_gpu::instances;
+use kernels_gpu::layout::UNIT_STEPS;
 
 /// Every entry that the PTX must hold.
 pub(crate) fn entries() -> Vec<EntrySpec> {
@@ -18,9 +19,24 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .counts
         .iter()
         .fold(spec, |spec, &(mnemonic, count)| spec.count(mnemonic, count as u32));
-    if entry.tensor_cores {
-        spec.promise_in_main_loop("HMMA", 1).promise_in_main_loop("LDS.128", 1)
-    } else {
-        spec.promise("LDS.128", 1)
+    match instances::GEMV_BF16.iter().find(|gemv| gemv.name == entry.name) {
+        Some(gemv) => promise_wide_loads(spec, gemv),
+        None => spec.promise("LDS.128", 1),
     }
+}
+
+/// 128-bit loads of x that one lane needs for a group of columns and a block of tokens: 16 of its 64 columns.
+const X_LOADS: usize = 2;
+
+/// One matrix instruction per step, row block and token block of a chunk; each row block's fragment comes by one wide load,
+/// and where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop.
+fn promise_wide_loads(spec: EntrySpec, gemv: &instances::Gemv) -> EntrySpec {
+    let fragments = UNIT_STEPS * gemv.groups * gemv.row_blocks;
+    let spec = spec
+        .promise_in_main_loop("HMMA", (fragments * gemv.token_blocks) as u32)
+        .promise_in_main_loop("LDS.128", fragments as u32);
+    if gemv.x_values == 8 {
+        return spec.promise_in_main_loop("LDG.128", (X_LOADS * gemv.groups * gemv.token_blocks) as u32);
+    }
+    spec
 }

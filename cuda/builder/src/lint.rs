@@ -3,7 +3,6 @@
 //! A GPU kernel can be wrong in ways that no compiler reports: a barrier that an optimisation copied into two branches, an
 //! array that went to local memory, a helper that was not inlined. All of them show in the text.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -193,16 +192,14 @@ fn forbidden(code: &str, part: Range<usize>, entry: Option<&str>, findings: &mut
 
 /// Counts what the table lists, and finds what waits for other threads without being listed.
 fn counts(code: &str, entry: &Entry, spec: &EntrySpec, findings: &mut Vec<Finding>) {
-    let mut found: BTreeMap<&str, u32> = BTreeMap::new();
+    let listed: Vec<String> = spec.counts.iter().map(|(prefix, _)| one_spelling(prefix)).collect();
+    let mut found = vec![0u32; listed.len()];
     for Instruction { offset, mnemonic } in ptx_text::instructions(code, entry.body.clone()) {
         let spelled = one_spelling(mnemonic);
-        let listed = spec.counts.iter().map(|(prefix, _)| prefix.as_str());
+        let matching = listed.iter().enumerate().filter(|(_, prefix)| begins(&spelled, prefix));
         // The longest one counts, so that a table may list both a family and one of its members.
-        match listed
-            .filter(|prefix| begins(&spelled, &one_spelling(prefix)))
-            .max_by_key(|prefix| prefix.len())
-        {
-            Some(prefix) => *found.entry(prefix).or_default() += 1,
+        match matching.max_by_key(|(_, prefix)| prefix.len()) {
+            Some((at, _)) => found[at] += 1,
             None if waits_for_others(&spelled) => findings.push(Finding {
                 entry: Some(entry.name.clone()),
                 line: Some(ptx_text::line_of(code, offset)),
@@ -213,11 +210,10 @@ fn counts(code: &str, entry: &Entry, spec: &EntrySpec, findings: &mut Vec<Findin
             None => {}
         }
     }
-    for (prefix, expected) in &spec.counts {
-        let found = found.get(prefix.as_str()).copied().unwrap_or(0);
+    for ((mnemonic, expected), found) in spec.counts.iter().zip(found) {
         if found != *expected {
             let fault = Fault::Count {
-                mnemonic: prefix.clone(),
+                mnemonic: mnemonic.clone(),
                 found,
                 expected: *expected,
             };

@@ -17,15 +17,20 @@ pub struct Entry {
 pub fn without_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find("//").into_iter().chain(rest.find("/*")).min() {
-        out.push_str(&rest[..at]);
-        let comment = &rest[at..];
+    while let Some(at) = rest.find('/') {
+        let (code, comment) = rest.split_at(at);
+        out.push_str(code);
         let end = if comment.starts_with("//") {
-            comment.find('\n')
+            comment.find('\n').unwrap_or(comment.len())
+        } else if comment.starts_with("/*") {
+            comment[2..].find("*/").map_or(comment.len(), |close| close + 4)
         } else {
-            comment[2..].find("*/").map(|close| close + 4)
+            // A slash of its own is no comment.
+            out.push('/');
+            rest = &comment[1..];
+            continue;
         };
-        let (comment, after) = comment.split_at(end.unwrap_or(comment.len()));
+        let (comment, after) = comment.split_at(end);
         out.extend(comment.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
         rest = after;
     }
@@ -160,6 +165,7 @@ $L__BB0_1:
         assert!(!code.contains("comment") && !code.contains("bounds"));
         assert_eq!(without_comments("a /* never closed").trim_end(), "a");
         assert_eq!(without_comments("/*/ x */y").trim_start(), "y");
+        assert_eq!(without_comments("a / b // c"), "a / b     ");
     }
 
     #[test]
