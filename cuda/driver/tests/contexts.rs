@@ -1,5 +1,6 @@
 //! Contexts: the stack of each thread, the primary one, handles that are wrong, stale or destroyed.
 
+#[macro_use]
 mod common;
 
 use common::*;

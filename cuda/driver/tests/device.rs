@@ -1,5 +1,6 @@
 //! The device and its numbers, error texts, functions by name.
 
+#[macro_use]
 mod common;
 
 use common::*;

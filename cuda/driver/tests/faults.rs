@@ -1,5 +1,6 @@
 //! Kernels that do wrong: the code that each comes back as, and what it does to its context and to no other.
 
+#[macro_use]
 mod common;
 
 use common::*;

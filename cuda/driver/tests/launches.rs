@@ -1,5 +1,6 @@
 //! Launches that run, and launches that are refused before they do.
 
+#[macro_use]
 mod common;
 
 use common::*;

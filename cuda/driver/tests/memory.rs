@@ -1,5 +1,6 @@
 //! Memory, copies and fills.
 
+#[macro_use]
 mod common;
 
 use common::*;

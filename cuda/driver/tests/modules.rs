@@ -1,5 +1,6 @@
 //! Modules, kernels and their attributes.
 
+#[macro_use]
 mod common;
 
 use common::*;

@@ -1,5 +1,6 @@
 //! Streams and events.
 
+#[macro_use]
 mod common;
 
 use common::*;

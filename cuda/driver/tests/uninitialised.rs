@@ -1,5 +1,6 @@
 //! Before `cuInit`, nothing but it serves. A file of its own: the state is the process's.
 
+#[macro_use]
 mod common;
 
 use common::*;

@@ -1,7 +1,7 @@
 //! What the tests of the C functions share: codes, calls, and a context that ends with its test.
 
-// Each test binary uses its own part of this, and `code!` is there to spare each call a block of its own.
-#![allow(dead_code, unreachable_pub, clippy::macro_metavars_in_unsafe)]
+// Each test binary uses its own part of this.
+#![allow(dead_code, unreachable_pub)]
 
 use hopper_cuda_driver::ffi::*;
 use hopper_cuda_driver::{Choice, Selected, select};
@@ -33,7 +33,6 @@ pub const INVALID_CLUSTER_SIZE: u32 = 912;
 pub const UNKNOWN: u32 = 999;
 
 /// The code that a call answers.
-#[macro_export]
 macro_rules! code {
     ($call:expr) => {
         // SAFETY: the tests pass valid pointers, nulls, and handles, which are looked up and never followed.
@@ -42,29 +41,26 @@ macro_rules! code {
 }
 
 /// A call that must succeed.
-#[macro_export]
 macro_rules! ok {
     ($call:expr) => {
-        assert_eq!($crate::code!($call), 0, "{}", stringify!($call))
+        assert_eq!(code!($call), 0, "{}", stringify!($call))
     };
 }
 
 /// What a call writes to its first argument, where it must succeed.
-#[macro_export]
 macro_rules! get {
     ($function:ident($($argument:expr),*)) => {{
         let mut out = Default::default();
-        $crate::ok!($function(&mut out, $($argument),*));
+        ok!($function(&mut out, $($argument),*));
         out
     }};
 }
 
 /// A handle that a call writes to its first argument, where it must succeed.
-#[macro_export]
 macro_rules! handle {
     ($function:ident($($argument:expr),*)) => {{
         let mut out = std::ptr::null_mut();
-        $crate::ok!($function(&mut out, $($argument),*));
+        ok!($function(&mut out, $($argument),*));
         assert!(!out.is_null());
         out
     }};
