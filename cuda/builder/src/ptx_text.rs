@@ -22,8 +22,8 @@ pub fn without_comments(text: &str) -> String {
         out.push_str(code);
         let end = if comment.starts_with("//") {
             comment.find('\n').unwrap_or(comment.len())
-        } else if comment.starts_with("/*") {
-            comment[2..].find("*/").map_or(comment.len(), |close| close + 4)
+        } else if let Some(inside) = comment.strip_prefix("/*") {
+            inside.find("*/").map_or(comment.len(), |close| close + 4)
         } else {
             // A slash of its own is no comment.
             out.push('/');
