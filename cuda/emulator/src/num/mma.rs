@@ -10,6 +10,8 @@
 //! part in the choice of the largest exponent; a sum of zero is +0; a sum too large is infinite; every NaN is
 //! 0x7fffffff.
 
+use super::lanes::{Floats, Ints, Shorts};
+
 /// Bits kept below the largest exponent.
 const KEPT_BITS: i32 = 25;
 /// The NaN of every NaN result.
@@ -52,59 +54,92 @@ pub fn mma_m16n8k16_bf16(a: &[[u32; 4]; 32], b: &[[u32; 2]; 32], c: &[[f32; 4]; 
 
 /// `sums += rows · columns`: A by rows, B as `[k][n]`. Every larger product along k = 16 is made of such tiles.
 pub fn multiply_tile_bf16(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
-    let finite = |bits: u16| bits & 0x7f80 != 0x7f80;
-    let all_finite = rows.as_flattened().iter().all(|&bits| finite(bits))
-        & columns.as_flattened().iter().all(|&bits| finite(bits))
-        & sums.as_flattened().iter().all(|sum| sum.is_finite());
-    if all_finite {
-        return multiply_finite_tile(rows, columns, sums);
-    }
+    let column_exponents = columns.map(|k| Shorts::new(k.map(exponent)));
+    let column_values = columns.map(|k| Floats::new(k.map(value)));
+    let zero_columns: [bool; 8] = std::array::from_fn(|n| is_zero(columns.iter().map(|k| &k[n])));
+    let finite_columns = largest_field(columns.as_flattened()) < EXPONENT_FIELD;
     for (row, sums) in rows.iter().zip(sums) {
-        for (n, sum) in sums.iter_mut().enumerate() {
-            *sum = dot_bf16(row, &columns.map(|k| k[n]), *sum);
+        let upper_halves = sums.map(|sum| (sum.to_bits() >> 16) as u16);
+        let mut largest = Shorts::new(upper_halves.map(exponent));
+        for (&a, &b) in row.iter().zip(&column_exponents) {
+            largest = largest.max(Shorts::splat(exponent(a)).plus(b));
         }
+        let largest = largest.get();
+        let finite = finite_columns && largest_field(row).max(largest_field(&upper_halves)) < EXPONENT_FIELD;
+        let fast = finite && largest.iter().fold(true, |all, &e| all & (e <= FAST_EXPONENTS.1));
+        let mut results = if fast {
+            multiply_row(row, &column_values, &largest, sums)
+        } else {
+            [0.0; 8]
+        };
+        let zero_row = is_zero(row.iter());
+        for (n, result) in results.iter_mut().enumerate() {
+            if fast && largest[n] >= FAST_EXPONENTS.0 {
+                continue;
+            }
+            // Rows and columns of zeros, with which tiles are padded, need no thought.
+            if !(finite && sums[n] == 0.0 && (zero_row || zero_columns[n])) {
+                *result = dot_bf16(row, &columns.map(|k| k[n]), sums[n]);
+            }
+        }
+        *sums = results;
     }
 }
 
-/// The tile where nothing is infinite or NaN, written so that the compiler makes vectors of the eight columns.
+fn is_zero<'v>(values: impl Iterator<Item = &'v u16>) -> bool {
+    values.fold(0, |any, value| any | value) & 0x7fff == 0
+}
+
+/// The smallest and largest exponent with which binary32 arithmetic computes an element exactly: a product below 2^-126
+/// is then cut off to zero whether or not binary32 rounded it, and none reaches 2^128.
+const FAST_EXPONENTS: (i16, i16) = (-100, 125);
+/// All ones in a BF16 exponent: infinite or NaN.
+const EXPONENT_FIELD: i16 = 0x7f80;
+
+/// The largest exponent field of BF16 patterns, in place.
+fn largest_field(patterns: &[u16]) -> i16 {
+    patterns
+        .iter()
+        .fold(0, |largest, &bits| largest.max(bits as i16 & EXPONENT_FIELD))
+}
+
+/// Eight elements of a row: zero where the largest exponent is too small for [`FAST_EXPONENTS`]. No exponent may be too
+/// large, and nothing infinite or NaN.
 ///
-/// Scaled so that the last kept bit weighs one, a product is exact in binary64, and cutting it off is a conversion to
+/// Scaled so that the last kept bit weighs one, a product is exact in binary32, and cutting it off is a conversion to
 /// an integer.
-fn multiply_finite_tile(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
-    let column_exponents = columns.map(|k| k.map(exponent));
-    let column_values = columns.map(|k| k.map(value));
-    for (row, sums) in rows.iter().zip(sums) {
-        let mut largest = sums.map(|sum| exponent((sum.to_bits() >> 16) as u16));
-        for (&a, exponents) in row.iter().zip(&column_exponents) {
-            let a = exponent(a);
-            for (largest, &b) in largest.iter_mut().zip(exponents) {
-                *largest = (*largest).max(a + b);
-            }
-        }
-        let scales = largest.map(|largest| power_of_two(KEPT_BITS - i32::from(largest)));
-        let mut totals = [0i32; 8];
-        for (&a, values) in row.iter().zip(&column_values) {
-            let a = value(a);
-            for n in 0..8 {
-                // SAFETY: a scaled product is finite, and its magnitude is below (255/128)² · 2^25 < 2^27.
-                let kept: i32 = unsafe { (a * values[n] * scales[n]).to_int_unchecked() };
-                // Sixteen of them stay below 16 · (255/128)² · 2^25 < 2^31.
-                totals[n] = totals[n].wrapping_add(kept);
-            }
-        }
-        for n in 0..8 {
-            // SAFETY: a scaled addend is finite, and its magnitude is below 2 · 2^25.
-            let addend: i32 = unsafe { (f64::from(sums[n]) * scales[n]).to_int_unchecked() };
-            let total = f64::from(totals[n]) + f64::from(addend);
-            sums[n] = cut_to_f32(total * power_of_two(i32::from(largest[n]) - KEPT_BITS));
-        }
+fn multiply_row(row: &[u16; 16], columns: &[Floats; 16], largest: &[i16; 8], sums: &[f32; 8]) -> [f32; 8] {
+    let scales = largest.map(|exponent| {
+        // Where it is too small no product reaches 2^-98, and a scale of one makes them all zero.
+        let scale = if exponent < FAST_EXPONENTS.0 {
+            0
+        } else {
+            KEPT_BITS - i32::from(exponent)
+        };
+        f32::from_bits(((scale + BIAS) as u32) << 23)
+    });
+    let scales = Floats::new(scales);
+    // A scaled product is below (255/128)² · 2^25 < 2^27, and sixteen of them below 2^31.
+    let mut totals = Ints::splat(0);
+    for (&a, &b) in row.iter().zip(columns) {
+        totals = totals.plus(Floats::splat(value(a)).times(b).times(scales).cut());
     }
+    let (totals, addends) = (totals.get(), Floats::new(*sums).times(scales).cut().get());
+    std::array::from_fn(|n| {
+        let total = f64::from(totals[n]) + f64::from(addends[n]);
+        cut_to_f32(total * power_of_two(i32::from(largest[n]) - KEPT_BITS))
+    })
 }
 
 /// One element of a product: sixteen products and an addend, with infinities and NaNs.
 pub fn dot_bf16(a: &[u16; 16], b: &[u16; 16], c: f32) -> f32 {
     // In binary64 finite products cannot overflow, so what is infinite or NaN here is so because an input was.
-    let plain = a.iter().zip(b).map(|(&a, &b)| value(a) * value(b)).sum::<f64>() + f64::from(c);
+    let plain = a
+        .iter()
+        .zip(b)
+        .map(|(&a, &b)| f64::from(value(a)) * f64::from(value(b)))
+        .sum::<f64>()
+        + f64::from(c);
     if plain.is_nan() {
         return f32::from_bits(NAN);
     }
@@ -159,8 +194,8 @@ fn exponent(bits: u16) -> i16 {
 }
 
 #[inline]
-fn value(bits: u16) -> f64 {
-    f64::from(f32::from_bits(u32::from(bits) << 16))
+fn value(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// `2^exponent` for exponents from -1022 to 1023.

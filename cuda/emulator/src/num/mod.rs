@@ -10,6 +10,7 @@ mod convert;
 mod float;
 mod format;
 pub mod integer;
+mod lanes;
 mod mma;
 #[cfg(test)]
 mod tests;
