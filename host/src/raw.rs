@@ -87,7 +87,7 @@ pub enum Overlap {
     None,
 }
 
-/// The loaded kernels of one context.
+/// The loaded kernels of one context; to be dropped while that context is current, as dropping unloads them.
 #[derive(Debug)]
 pub struct Kernels {
     /// In the order of the tables of instances.
