@@ -1,4 +1,4 @@
-//! `gemv_bf16`: `y = x · Wᵀ` for few tokens, bound by the stream of the weights.
+//! `gemv_<format>`: `y = x · Wᵀ` for few tokens, bound by the stream of the weights.
 //!
 //! Weight rows are the M side of the tensor-core instruction and tokens its N side. A cluster serves `r` blocks of 16 rows
 //! for `n` blocks of 8 tokens; its warps split K into contiguous slices, `w` in each of `c` CTAs:
@@ -16,21 +16,25 @@
 //! * The weights are asked for before `griddepcontrol.wait`: they stream in while the kernel before ends. They must
 //!   therefore not be written by that kernel; x and y may be.
 
-use crate::instances::{GEMV_BF16, Gemv, GemvArgs, for_each_gemv};
-use crate::layout::{BF16_STEP_BYTES, BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_K, UNIT_ROWS, UNIT_STEPS, units};
+use crate::format::{Bf16, Weights, Window12};
+use crate::instances::{
+    GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, Window12Args, for_each_gemv_bf16, for_each_gemv_window12,
+};
+use crate::layout::{TOKEN_BLOCK, UNIT_K, UNIT_ROWS, UNIT_STEPS, units};
 use crate::ring::Ring;
 use cuda_std::shared::SharedAddr;
 use cuda_std::{cluster, convert, global, mma, pdl, shared, thread, warp};
 
-const fn find(name: &str) -> Gemv {
+const fn find(table: &[Gemv], name: &str) -> Gemv {
     let mut at = 0;
-    while !crate::instances::same(GEMV_BF16[at].name, name) {
+    while !crate::instances::same(table[at].name, name) {
         at += 1;
     }
-    GEMV_BF16[at]
+    table[at]
 }
 
 trait Instance {
+    type Weights: Weights;
     const GEMV: Gemv;
 }
 
@@ -87,7 +91,10 @@ fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
 
 /// One CTA. `G`, `R`, `N` and `X` repeat the instance's parameters of these letters, as array lengths want them.
 #[inline(always)]
-unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(args: GemvArgs) {
+unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(
+    args: GemvArgs,
+    format: I::Weights,
+) {
     const { assert!(I::GEMV.groups == G && I::GEMV.row_blocks == R && I::GEMV.token_blocks == N && I::GEMV.x_values == X) };
     let warps = const { I::GEMV.warps as u32 };
     let ctas = const { I::GEMV.cluster as u32 };
@@ -96,6 +103,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     let copy_bytes = const { I::GEMV.copy_bytes() as u32 };
     let ring_bytes = const { I::GEMV.ring_bytes() as u32 };
     let rows = const { I::GEMV.rows() as u32 };
+    let unit_bytes = const { I::GEMV.format.unit_bytes() as u32 };
 
     pdl::launch_dependents();
     let (lane, warp) = (warp::lane_id(), warp::warp_id());
@@ -109,15 +117,16 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     // This warp's slice of K, in chunks of G groups. Row blocks beyond the last are read as the last, and not stored.
     let (row_units, groups) = units(args.n as usize, args.k as usize);
     let chunks = groups.div_ceil(G) as u32;
-    let (first, last) = slice(chunks, rank * warps + warp, warps * ctas);
-    let row_bytes = (groups * BF16_UNIT_BYTES) as u64;
+    let (worker, workers) = (rank * warps + warp, warps * ctas);
+    let (first, last) = slice(chunks, worker, workers);
+    let row_bytes = groups as u64 * u64::from(unit_bytes);
     let sources: [u64; R] = core::array::from_fn(|r| {
         let unit = (row_tile * R as u32 + r as u32).min(row_units as u32 - 1);
         args.weights + u64::from(unit) * row_bytes
     });
     let groups_of = |chunk: u32| (groups as u32 - chunk * G as u32).min(G as u32);
     let fill = |ring: &Ring, stage: u32, chunk: u32| {
-        let bytes = groups_of(chunk) * BF16_UNIT_BYTES as u32;
+        let bytes = groups_of(chunk) * unit_bytes;
         // SAFETY: the packed weights hold all groups of every row block; the stage has been left by the whole warp.
         unsafe {
             ring.expect(stage, bytes * R as u32);
@@ -156,6 +165,18 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         }
     });
     let mut acc = [[[0f32; 4]; N]; R];
+    // While the first weights are on their way.
+    // SAFETY: x as above; the exceptions are what the packer made.
+    unsafe {
+        format.exceptions(
+            &mut acc,
+            row_tile * R as u32,
+            row_units as u32,
+            (worker, workers),
+            first_token,
+            &args,
+        )
+    };
     let mut chunk = first;
     while chunk < last {
         // x comes from the L2 cache while the weights are still on their way.
@@ -168,11 +189,11 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         let data = unsafe { ring.wait() } + lane * 16;
         for (u, x) in x.iter().enumerate() {
             if G == 1 || (u as u32) < groups_of(chunk) {
-                for step in 0..UNIT_STEPS {
-                    for (r, acc) in acc.iter_mut().enumerate() {
-                        let at = r as u32 * copy_bytes + (u * BF16_UNIT_BYTES + step * BF16_STEP_BYTES) as u32;
-                        // SAFETY: inside the chunk that has just landed.
-                        let a = unsafe { shared::load_v4(data + at) };
+                for (r, acc) in acc.iter_mut().enumerate() {
+                    let unit = data + r as u32 * copy_bytes + u as u32 * unit_bytes;
+                    // SAFETY: inside the chunk that has just landed.
+                    let a = unsafe { format.fragments(unit) };
+                    for (step, &a) in a.iter().enumerate() {
                         for (acc, x) in acc.iter_mut().zip(x) {
                             // SAFETY: the loop is uniform over the warp.
                             unsafe { mma::m16n8k16_bf16(acc, a, [x[2 * step], x[2 * step + 1]]) };
@@ -257,18 +278,37 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     }
 }
 
-macro_rules! entries {
-    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
+macro_rules! instance {
+    ($weights:ident, $table:ident, $name:ident) => {
         #[allow(non_camel_case_types)]
         enum $name {}
         impl Instance for $name {
-            const GEMV: Gemv = find(stringify!($name));
+            type Weights = $weights;
+            const GEMV: Gemv = find($table, stringify!($name));
         }
+    };
+}
+
+macro_rules! bf16_entries {
+    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
+        instance!(Bf16, GEMV_BF16, $name);
         #[unsafe(no_mangle)]
         unsafe extern "ptx-kernel" fn $name(args: GemvArgs) {
             // SAFETY: the host checks what it launches.
-            unsafe { gemv::<$name, $g, $r, $n, $x>(args) }
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args, Bf16) }
         }
     )* };
 }
-for_each_gemv!(entries);
+for_each_gemv_bf16!(bf16_entries);
+
+macro_rules! window12_entries {
+    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
+        instance!(Window12, GEMV_WINDOW12, $name);
+        #[unsafe(no_mangle)]
+        unsafe extern "ptx-kernel" fn $name(args: Window12Args) {
+            // SAFETY: the host checks what it launches.
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Window12::new(&args)) }
+        }
+    )* };
+}
+for_each_gemv_window12!(window12_entries);

@@ -1,7 +1,7 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
-use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS};
+use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
@@ -24,6 +24,51 @@ pub struct GemvArgs {
     pub k: u32,
 }
 
+/// What a `gemv_window12` kernel is given, as its one by-value parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window12Args {
+    /// As for BF16 weights; `weights` are `window12` units.
+    pub gemv: GemvArgs,
+    /// Where each row block's exceptions start, counted in exceptions: a `u64` per row block and one for the end.
+    pub starts: u64,
+    /// The exceptions, [`Exception`] each, row block by row block.
+    pub exceptions: u64,
+    /// The palette's high bytes, entry i in byte i.
+    pub palette: [u32; 2],
+}
+
+/// A weight whose high exponent bits the palette lacks; its place in the unit decodes to +0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The weight, a BF16 bit pattern.
+    pub value: u16,
+    /// Its row in the row block, below 16.
+    pub row: u16,
+    /// Its column.
+    pub column: u32,
+}
+
+/// How weights are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// BF16 as it is.
+    Bf16,
+    /// 12 bits per weight, lossless with the exceptions apart.
+    Window12,
+}
+
+impl Format {
+    /// Bytes of a unit.
+    pub const fn unit_bytes(self) -> usize {
+        match self {
+            Format::Bf16 => BF16_UNIT_BYTES,
+            Format::Window12 => WINDOW12_UNIT_BYTES,
+        }
+    }
+}
+
 /// What a `floor_read` kernel is given, as its one by-value parameter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +81,15 @@ pub struct FloorArgs {
     pub out: u64,
 }
 
-/// One compiled GEMV: `y = x · Wᵀ` for BF16 weights, a cluster of CTAs per [`Gemv::rows`] weight rows.
+/// One compiled GEMV: `y = x · Wᵀ` for weights in one format, a cluster of CTAs per [`Gemv::rows`] weight rows.
 ///
 /// The name spells the parameters in the order of the fields, a letter each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemv {
     /// The entry's name in the PTX.
     pub name: &'static str,
+    /// The weights' format.
+    pub format: Format,
     /// `w`: warps per CTA; they split K.
     pub warps: usize,
     /// `c`: CTAs per cluster; they split K too.
@@ -85,7 +132,7 @@ pub struct Floor {
 ///
 /// Rows with x8 follow the configurations measured for 16-row blocks, at equal CTAs and equal bytes in flight: a block of
 /// `r` times as many rows takes `c` times as many CTAs along K. The x1 rows serve shapes whose x rows cannot be 16-byte aligned.
-macro_rules! for_each_gemv {
+macro_rules! for_each_gemv_bf16 {
     ($each:ident) => {
         $each! {
             gemv_bf16_sm90_w4c1s2g1n1r2x8: 4 1 2 1 1 2 8, 4 80;
@@ -109,6 +156,30 @@ macro_rules! for_each_gemv {
     };
 }
 
+/// Lists the instances for `window12` weights, like [`for_each_gemv_bf16`].
+macro_rules! for_each_gemv_window12 {
+    ($each:ident) => {
+        $each! {
+            gemv_window12_sm90_w4c1s3g1n1r2x8: 4 1 3 1 1 2 8, 4 96;
+            gemv_window12_sm90_w4c2s3g1n1r2x8: 4 2 3 1 1 2 8, 4 96;
+            gemv_window12_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 96;
+            gemv_window12_sm90_w8c4s3g1n1r2x8: 8 4 3 1 1 2 8, 2 96;
+            gemv_window12_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 2 96;
+            gemv_window12_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 3 144;
+            gemv_window12_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 3 144;
+            gemv_window12_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 3 144;
+            gemv_window12_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 3 144;
+            gemv_window12_sm90_w4c1s2g1n4r4x8: 4 1 2 1 4 4 8, 3 168;
+            gemv_window12_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
+            gemv_window12_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
+            gemv_window12_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
+            gemv_window12_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 96;
+            gemv_window12_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 168;
+            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 200;
+        }
+    };
+}
+
 /// Lists the readers to the macro `$each`: name, then warps, stages, KiB per chunk; then CTAs per SM and registers.
 macro_rules! for_each_floor {
     ($each:ident) => {
@@ -120,18 +191,30 @@ macro_rules! for_each_floor {
 }
 
 #[cfg(target_arch = "nvptx64")]
-pub(crate) use {for_each_floor, for_each_gemv};
+pub(crate) use {for_each_floor, for_each_gemv_bf16, for_each_gemv_window12};
 
-macro_rules! gemv_table {
-    ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
-        /// Every compiled GEMV over BF16 weights.
-        pub const GEMV_BF16: &[Gemv] = &[$(Gemv {
-            name: stringify!($name), warps: $w, cluster: $c, stages: $s, groups: $g, token_blocks: $n, row_blocks: $r,
-            x_values: $x, min_ctas: $ctas, max_registers: $regs,
-        }),*];
+macro_rules! gemv_rows {
+    ($format:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
+        &[$(Gemv {
+            name: stringify!($name), format: Format::$format, warps: $w, cluster: $c, stages: $s, groups: $g,
+            token_blocks: $n, row_blocks: $r, x_values: $x, min_ctas: $ctas, max_registers: $regs,
+        }),*]
     };
 }
-for_each_gemv!(gemv_table);
+macro_rules! bf16_rows {
+    ($($rows:tt)*) => {
+        /// Every compiled GEMV over BF16 weights.
+        pub const GEMV_BF16: &[Gemv] = gemv_rows!(Bf16; $($rows)*);
+    };
+}
+for_each_gemv_bf16!(bf16_rows);
+macro_rules! window12_rows {
+    ($($rows:tt)*) => {
+        /// Every compiled GEMV over `window12` weights.
+        pub const GEMV_WINDOW12: &[Gemv] = gemv_rows!(Window12; $($rows)*);
+    };
+}
+for_each_gemv_window12!(window12_rows);
 
 macro_rules! floor_table {
     ($($name:ident: $w:literal $s:literal $b:literal, $ctas:literal $regs:literal;)*) => {
@@ -182,7 +265,7 @@ impl Gemv {
 
     /// Bytes of one row block's part of a chunk: one bulk copy.
     pub const fn copy_bytes(&self) -> usize {
-        self.groups * BF16_UNIT_BYTES
+        self.groups * self.format.unit_bytes()
     }
 
     /// Bytes of a chunk: one stage of a warp's ring.
@@ -315,6 +398,11 @@ pub struct Entry {
     pub tensor_cores: bool,
 }
 
+/// Every compiled GEMV.
+pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
+    GEMV_BF16.iter().chain(GEMV_WINDOW12)
+}
+
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
     GEMV_BF16
@@ -334,10 +422,14 @@ mod tests {
 
     #[test]
     fn a_name_spells_the_parameters() {
-        for i in GEMV_BF16 {
+        for i in gemvs() {
             let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
             let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
-            assert_eq!(i.name, format!("gemv_bf16_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
+            let format = match i.format {
+                Format::Bf16 => "bf16",
+                Format::Window12 => "window12",
+            };
+            assert_eq!(i.name, format!("gemv_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
         }
         for i in FLOOR_READ {
             assert_eq!(
@@ -358,7 +450,7 @@ mod tests {
 
     #[test]
     fn partial_sums_fit_the_ring_they_replace() {
-        for i in GEMV_BF16 {
+        for i in gemvs() {
             assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
         }
     }

@@ -11,6 +11,8 @@ pub mod layout;
 #[cfg(target_arch = "nvptx64")]
 mod floor;
 #[cfg(target_arch = "nvptx64")]
+mod format;
+#[cfg(target_arch = "nvptx64")]
 mod gemv;
 #[cfg(target_arch = "nvptx64")]
 mod ring;

@@ -34,6 +34,18 @@ pub unsafe fn load_u16_or_zero(address: u64, live: bool) -> u32 {
     value
 }
 
+/// `ld.global.b64`.
+///
+/// # Safety
+/// `address` is a multiple of 8 and its 8 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_u64(address: u64) -> u64 {
+    let value: u64;
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.global.b64 {0}, [{1}];", out(reg64) value, in(reg64) address, options(readonly, nostack)) };
+    value
+}
+
 /// `st.global.b16`.
 ///
 /// # Safety

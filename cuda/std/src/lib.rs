@@ -16,6 +16,7 @@
 #![feature(abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx)]
 #![allow(internal_features)]
 
+pub mod bits;
 pub mod bulk_copy;
 pub mod cluster;
 pub mod convert;
