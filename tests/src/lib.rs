@@ -1,1 +1,189 @@
-//! Tests live in `tests/`.
+//! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
+
+pub mod driver;
+
+use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::cust::stream::Stream;
+use hopper_proj::instances::Gemv;
+use hopper_proj::raw::{self, Overlap};
+use hopper_proj::{DriverChoice, Engine, EngineOptions, Projection, Result, Shape, bf16, plan, reference};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use std::sync::OnceLock;
+
+/// Repeats a run: the number that a failed test has printed.
+pub const SEED_VARIABLE: &str = "HOPPER_PROJ_TEST_SEED";
+
+/// Unwritten memory: a NaN that no kernel produces.
+pub const POISON: u16 = 0xffff;
+/// Poisoned values before and after every buffer. Odd, so that `y` starts at no multiple of 4 bytes.
+pub const GUARD: usize = 37;
+
+/// Random values, others in every run. The seed is printed, which cargo shows where a test fails.
+#[derive(Debug)]
+pub struct Values(StdRng);
+
+impl Values {
+    /// A source of values for one test.
+    pub fn fresh() -> Self {
+        let seed = match std::env::var(SEED_VARIABLE) {
+            Ok(given) => given.parse().expect("a seed is a number"),
+            Err(_) => rand::random(),
+        };
+        println!("{SEED_VARIABLE}={seed} repeats this run");
+        Values(StdRng::seed_from_u64(seed))
+    }
+
+    /// The same values in every run.
+    pub fn fixed(seed: u64) -> Self {
+        Values(StdRng::seed_from_u64(seed))
+    }
+
+    /// `len` values between -1 and 1.
+    pub fn bf16(&mut self, len: usize) -> Vec<bf16> {
+        (0..len)
+            .map(|_| bf16::from_f32(self.0.random_range(-1.0..1.0)))
+            .collect()
+    }
+
+    /// `len` words of any bits.
+    pub fn words(&mut self, len: usize) -> Vec<u32> {
+        (0..len).map(|_| self.0.random()).collect()
+    }
+}
+
+/// An open device and a stream on it.
+#[derive(Debug)]
+pub struct Device {
+    /// The engine, current on the thread that asked for the device.
+    pub engine: Engine,
+    /// A stream of its own.
+    pub stream: Stream,
+}
+
+impl Device {
+    /// The driver that the run has: as `HOPPER_PROJ_DEVICE` says, else a GPU where there is one, else the emulated device.
+    pub fn of_the_run() -> Self {
+        Self::open(EngineOptions::default())
+    }
+
+    /// The emulated device, whatever the run has.
+    pub fn emulated() -> Self {
+        Self::open(EngineOptions::on(DriverChoice::Emulated))
+    }
+
+    fn open(options: EngineOptions) -> Self {
+        static ENGINE: OnceLock<Engine> = OnceLock::new();
+        let engine = ENGINE.get_or_init(|| Engine::new(options).expect("a device opens"));
+        engine.make_current().expect("a context can be made current");
+        let stream = engine.stream().expect("a stream");
+        Device {
+            engine: engine.clone(),
+            stream,
+        }
+    }
+
+    /// `values` in device memory, behind `lead` NaNs and before others, which a kernel must not let into its results.
+    pub fn fenced(&self, values: &[bf16], lead: usize) -> DeviceBuffer<u16> {
+        let nan = [bf16::NAN; GUARD];
+        let fenced = [&nan[..lead], values, &nan].concat();
+        self.engine.upload(&fenced).expect("an upload")
+    }
+
+    /// Runs one projection and returns `y`, having made sure that nothing around it was written.
+    ///
+    /// `x` starts `lead` values behind the start of an allocation. `instance` runs where it is given, else what `plan` chooses.
+    pub fn project(
+        &self,
+        instance: Option<&'static Gemv>,
+        projection: &Projection,
+        (x, lead): (&[bf16], usize),
+        m: usize,
+    ) -> Result<Vec<bf16>> {
+        let x = self.fenced(x, lead);
+        let x = x.index(lead..x.len() - GUARD);
+        let len = m * projection.shape().n();
+        let whole = DeviceBuffer::from_slice(&vec![POISON; len + 2 * GUARD]).expect("memory");
+        let mut y = whole.index(GUARD..GUARD + len);
+        match instance {
+            None => self.engine.project(projection, &x, m, &mut y, &self.stream)?,
+            Some(instance) => {
+                let plan = plan::plan_with(instance, &self.engine.request(projection, &x, m))?;
+                let overlap = Overlap::Programmatic;
+                self.engine
+                    .project_as(plan.as_ref(), projection, &x, m, &mut y, &self.stream, overlap)?;
+            }
+        }
+        self.engine.synchronize(&self.stream)?;
+        let whole = self.engine.download(&whole)?;
+        let untouched = |values: &[bf16]| values.iter().all(|v| v.to_bits() == POISON);
+        assert!(
+            untouched(&whole[..GUARD]) && untouched(&whole[GUARD + len..]),
+            "values around y were written"
+        );
+        let y = whole[GUARD..GUARD + len].to_vec();
+        assert!(
+            y.iter().all(|v| v.to_bits() != POISON),
+            "a value of y was not written, or is a NaN that no instruction makes"
+        );
+        Ok(y)
+    }
+}
+
+/// Where the first value of an `x` must not and need not lie for an instance: wide loads want multiples of 16 bytes, narrow ones
+/// take any address.
+pub fn lead(instance: &Gemv) -> usize {
+    if instance.x_values == 8 { 8 } else { 1 }
+}
+
+/// A shape that the test itself has chosen.
+pub fn shape(n: usize, k: usize) -> Shape {
+    Shape::new(n, k).expect("a shape within bounds")
+}
+
+/// The bits of values, for exact comparisons.
+pub fn bits(values: &[bf16]) -> Vec<u16> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// Holds finite results against FP64, as a whole and one by one; says what is wrong.
+///
+/// One by one, a result may be off by half a unit in the last place of BF16, and by what FP32 sums may lose before that: each
+/// of the at most K/16 + 64 additions that a term goes through, one 2⁻²² of the sum of all magnitudes, which leaves room for
+/// tensor cores that cut bits off instead of rounding.
+pub fn check(y: &[bf16], x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> std::result::Result<(), String> {
+    let exact = reference::project(x, w, shape, m).map_err(|err| err.to_string())?;
+    let magnitudes =
+        |values: &[bf16]| -> Vec<bf16> { values.iter().map(|v| bf16::from_f32(v.to_f32().abs())).collect() };
+    let total = reference::project(&magnitudes(x), &magnitudes(w), shape, m).map_err(|err| err.to_string())?;
+    let steps = (shape.k().div_ceil(16) + 64) as f64;
+    for (at, ((y, r), s)) in y.iter().zip(&exact).zip(&total).enumerate() {
+        let accumulated = steps * s * 2f64.powi(-22);
+        let allowed = (r.abs() + accumulated) * 2f64.powi(-9) + accumulated + f64::from(f32::MIN_POSITIVE);
+        let off = (y.to_f64() - r).abs();
+        // Written so that a NaN fails.
+        if !(off <= allowed) {
+            let (token, row) = (at / shape.n(), at % shape.n());
+            return Err(format!(
+                "{shape}, m = {m}: y[{token}, {row}] is {y}, exactly {r}: off by {off:e}, of {allowed:e} allowed"
+            ));
+        }
+    }
+    // A handful of results can cancel to almost nothing, beside which no error is small.
+    let error = reference::relative_error(y, &exact);
+    if y.len() >= 16 && !(error <= reference::TOLERANCE) || y.len() != exact.len() {
+        return Err(format!("{shape}, m = {m}: the relative error is {error:e}"));
+    }
+    Ok(())
+}
+
+/// The shipped PTX with these of its kernels alone, which are much sooner parsed than all.
+pub fn shipped(kernels: &[&str]) -> String {
+    const EACH: &str = "\t// .globl\t";
+    let mut parts = raw::PTX.split(EACH);
+    let header = parts.next().unwrap_or_default().to_owned();
+    let wanted = |part: &&str| kernels.iter().any(|name| part.starts_with(&format!("{name}\n")));
+    let kept: Vec<&str> = parts.filter(wanted).collect();
+    assert_eq!(kept.len(), kernels.len(), "the PTX has each of {kernels:?}");
+    kept.into_iter().fold(header, |text, part| text + EACH + part)
+}

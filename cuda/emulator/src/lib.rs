@@ -6,10 +6,13 @@
 //! The README beside this crate tells what is executed, what is refused, and how scheduling works.
 
 mod counters;
+mod decode;
 mod error;
 mod launch;
+mod machine;
 mod memory;
 mod module;
+mod program;
 
 pub mod num;
 pub mod parse;

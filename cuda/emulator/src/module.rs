@@ -1,13 +1,24 @@
 //! A PTX module, parsed and decoded once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::decode;
 use crate::error::PtxError;
-use crate::parse;
+use crate::memory::Memory;
+use crate::parse::{self, Space};
+use crate::program::Program;
 
 /// A PTX module, ready to launch its kernels.
 #[derive(Debug)]
 pub struct Module {
+    /// Unique in the process: names the module's variables to memories.
+    number: u64,
     entries: Vec<EntryInfo>,
+    programs: Vec<Program>,
     globals: Vec<GlobalInfo>,
+    /// First bytes of each global.
+    initial: Vec<Vec<u8>>,
 }
 
 /// What a launch needs to know of a kernel.
@@ -21,6 +32,8 @@ pub struct EntryInfo {
     pub param_bytes: u32,
     /// Most threads per CTA along each axis, from `.maxntid` or `.reqntid`.
     pub max_threads: Option<[u32; 3]>,
+    /// Exact threads per CTA, from `.reqntid`.
+    pub required_threads: Option<[u32; 3]>,
     /// Fewest CTAs that an SM must be able to hold, from `.minnctapersm`.
     pub min_ctas: Option<u32>,
     /// The cluster that it must be launched with, from `.reqnctapercluster`.
@@ -58,16 +71,22 @@ impl Module {
     ///
     /// The first thing in it that is not PTX, or that this emulator does not know, with its line.
     pub fn parse(ptx: &str) -> Result<Module, PtxError> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         let ast = parse::parse(ptx)?;
-        let entries = ast.entries.iter().map(EntryInfo::of).collect();
-        let globals = (ast.globals.iter())
-            .filter(|var| matches!(var.space, parse::Space::Global | parse::Space::Const))
-            .map(|var| GlobalInfo {
-                name: var.name.clone(),
-                size: var.size,
-            })
-            .collect();
-        Ok(Module { entries, globals })
+        let programs = ast.entries.iter().map(|entry| decode::decode(&ast, entry)).collect::<Result<Vec<_>, _>>()?;
+        let entries = (ast.entries.iter().zip(&programs)).map(|(entry, program)| EntryInfo::of(entry, program)).collect();
+        let variables = (ast.globals.into_iter()).filter(|var| matches!(var.space, Space::Global | Space::Const));
+        let (mut globals, mut initial) = (Vec::new(), Vec::new());
+        for var in variables {
+            if var.external || var.size == 0 {
+                let message = format!("variable `{}` is external: modules are not linked", var.name);
+                return Err(PtxError { line: var.line, message });
+            }
+            globals.push(GlobalInfo { name: var.name, size: var.size });
+            initial.push(var.init);
+        }
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        Ok(Module { number, entries, programs, globals, initial })
     }
 
     /// Its kernels, in the order of the text.
@@ -84,20 +103,54 @@ impl Module {
     pub fn globals(&self) -> impl Iterator<Item = &GlobalInfo> {
         self.globals.iter()
     }
+
+    /// The address and size of one of its variables in a memory, where it is placed at its first use; none where there is no
+    /// such variable, or no room for the module's.
+    pub fn global_address(&self, memory: &Memory, name: &str) -> Option<(u64, u64)> {
+        let index = self.globals.iter().position(|global| global.name == name)?;
+        let addresses = self.place(memory)?;
+        Some((addresses[index], self.globals[index].size))
+    }
+
+    /// Frees the module's variables in a memory; a later launch gets fresh ones.
+    pub fn unload(&self, memory: &Memory) {
+        memory.drop_variables(self.number);
+    }
+
+    /// Where the module's variables are in a memory.
+    pub(crate) fn place(&self, memory: &Memory) -> Option<Arc<[u64]>> {
+        memory.variables(self.number, || {
+            let mut addresses = Vec::with_capacity(self.globals.len());
+            for (global, initial) in self.globals.iter().zip(&self.initial) {
+                let address = memory.allocate(global.size);
+                let placed = address.filter(|&address| memory.write(address, initial).is_ok());
+                let Some(address) = placed else {
+                    // Memory has no room: what was placed is given back.
+                    addresses.into_iter().for_each(|address| drop(memory.free(address)));
+                    return None;
+                };
+                addresses.push(address);
+            }
+            Some(addresses)
+        })
+    }
+
+    /// Bytes of all its variables.
+    pub(crate) fn variable_bytes(&self) -> u64 {
+        self.globals.iter().map(|global| global.size).sum()
+    }
+
+    /// A kernel with its code.
+    pub(crate) fn kernel(&self, name: &str) -> Option<(&EntryInfo, &Program)> {
+        let index = self.entries.iter().position(|entry| entry.name == name)?;
+        Some((&self.entries[index], &self.programs[index]))
+    }
 }
 
 impl EntryInfo {
-    fn of(entry: &parse::Entry) -> EntryInfo {
-        let params: Vec<ParamInfo> = (entry.params.iter())
-            .map(|p| ParamInfo {
-                offset: p.offset,
-                size: p.size,
-                align: p.align,
-            })
-            .collect();
-        let static_shared = (entry.shared.iter()).fold(0u64, |at, var| {
-            at.next_multiple_of(u64::from(var.align.max(1))) + var.size
-        });
+    fn of(entry: &parse::Entry, program: &Program) -> EntryInfo {
+        let of_param = |p: &parse::Param| ParamInfo { offset: p.offset, size: p.size, align: p.align };
+        let params: Vec<ParamInfo> = entry.params.iter().map(of_param).collect();
         let threads: u32 = (entry.required_threads.or(entry.max_threads))
             .map_or(1024, |t| t.iter().copied().fold(1, u32::saturating_mul));
         let ctas = entry.min_ctas.unwrap_or(1).max(1);
@@ -108,9 +161,10 @@ impl EntryInfo {
             param_bytes: params.last().map_or(0, |p| p.offset + p.size),
             params,
             max_threads: entry.required_threads.or(entry.max_threads),
+            required_threads: entry.required_threads,
             min_ctas: entry.min_ctas,
             required_cluster: entry.required_cluster,
-            static_shared: u32::try_from(static_shared).unwrap_or(u32::MAX),
+            static_shared: program.static_shared,
             registers: bound.clamp(16, 255).min(entry.max_registers.unwrap_or(255)),
         }
     }

@@ -1,11 +1,15 @@
 //! A device's global memory: allocations far apart, in words that threads may share.
 
 mod allocation;
+mod history;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use allocation::Allocation;
+pub(crate) use history::Early;
+
+use history::History;
 
 use crate::error::AccessError;
 
@@ -26,6 +30,9 @@ const GAP: u64 = 1 << 16;
 pub struct Memory {
     capacity: u64,
     heap: RwLock<Heap>,
+    history: Mutex<History>,
+    /// Where the variables of modules are, by the module's number.
+    variables: Mutex<BTreeMap<u64, Arc<[u64]>>>,
 }
 
 #[derive(Debug)]
@@ -46,6 +53,8 @@ impl Memory {
         Memory {
             capacity,
             heap: RwLock::new(heap),
+            history: Mutex::default(),
+            variables: Mutex::default(),
         }
     }
 
@@ -178,6 +187,37 @@ impl Memory {
         self.heap().live.values().cloned().collect()
     }
 
+    /// Numbers a launch that may overlap another one, and says which launches may be unfinished while it runs.
+    pub(crate) fn begin_launch(&self, overlaps: Option<u32>) -> (u32, Early) {
+        lock(&self.history).begin(overlaps)
+    }
+
+    /// Records a launch that has ended: whether any CTA waited for the launch before it, and before letting dependents
+    /// start.
+    pub(crate) fn end_launch(&self, id: u32, early: Early, waited: bool, waited_first: bool) {
+        lock(&self.history).end(id, early, waited, waited_first);
+    }
+
+    /// The addresses of a module's variables, made by `create` at first use; none where it fails.
+    pub(crate) fn variables(&self, module: u64, create: impl FnOnce() -> Option<Vec<u64>>) -> Option<Arc<[u64]>> {
+        let mut variables = lock(&self.variables);
+        if let Some(known) = variables.get(&module) {
+            return Some(Arc::clone(known));
+        }
+        let made: Arc<[u64]> = create()?.into();
+        variables.insert(module, Arc::clone(&made));
+        Some(made)
+    }
+
+    /// Frees a module's variables.
+    pub(crate) fn drop_variables(&self, module: u64) {
+        let dropped = lock(&self.variables).remove(&module);
+        for &address in dropped.iter().flat_map(|addresses| addresses.iter()) {
+            // An address that the host has freed itself is gone already, which is what is wanted.
+            let _ = self.free(address);
+        }
+    }
+
     fn locate(&self, address: u64, bytes: u64) -> Result<(Arc<Allocation>, u64), AccessError> {
         let heap = self.heap();
         let found = heap.find(address).ok_or(AccessError::NotAllocated { address })?;
@@ -201,6 +241,11 @@ impl Memory {
     fn heap_mut(&self) -> RwLockWriteGuard<'_, Heap> {
         self.heap.write().unwrap_or_else(|e| e.into_inner())
     }
+}
+
+/// A panic while one of these locks is held leaves what it guards whole, so poisoning says nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Bytes that copies and fills move at a time.

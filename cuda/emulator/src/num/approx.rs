@@ -29,8 +29,11 @@ pub enum Function {
     Tanh,
 }
 
-/// Name, function, and the double-precision function that stands for it.
-const FUNCTIONS: &[(&str, Function, fn(f64) -> f64)] = &[
+/// A function in double precision.
+type Exact = fn(f64) -> f64;
+
+/// Name, function in the order of its declaration, and what stands for it.
+const FUNCTIONS: &[(&str, Function, Exact)] = &[
     ("ex2", Function::Ex2, f64::exp2),
     ("lg2", Function::Lg2, f64::log2),
     ("rcp", Function::Rcp, f64::recip),
@@ -50,7 +53,7 @@ impl Function {
             .map(|&(_, function, _)| function)
     }
 
-    fn exact(self) -> fn(f64) -> f64 {
+    fn exact(self) -> Exact {
         FUNCTIONS[self as usize].2
     }
 }

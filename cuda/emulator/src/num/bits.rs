@@ -1,10 +1,11 @@
 //! Bit manipulation: permutes, fields, shifts, logic by table.
 
+/// A function of the two sources of a permute and its selector.
+pub type Permute = fn(u32, u32, u32) -> u32;
+
 /// `prmt` with its mode's name (`""` for the default), or `None` if there is no such mode.
-///
-/// Each function takes the two sources and the selector.
-pub fn permute(mode: &str) -> Option<fn(u32, u32, u32) -> u32> {
-    let modes: &[(&str, fn(u32, u32, u32) -> u32)] = &[
+pub fn permute(mode: &str) -> Option<Permute> {
+    let modes: &[(&str, Permute)] = &[
         ("", prmt),
         ("f4e", |a, b, at| gather(a, b, |i| (at & 3) + i)),
         ("b4e", |a, b, at| gather(a, b, |i| (at & 3).wrapping_sub(i) & 7)),

@@ -53,6 +53,12 @@ pub(super) fn section(cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
     }
 }
 
+/// A label between sections, to which debugging sections refer.
+pub(super) fn label(cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
+    cursor.word("a label")?;
+    cursor.expect(':')
+}
+
 fn string(cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
     match cursor.peek().kind {
         Kind::Str => cursor.next().map(drop),

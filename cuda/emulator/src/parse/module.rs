@@ -42,6 +42,10 @@ pub(super) fn module(text: &str) -> Result<Module, ParseError> {
                 continue;
             }
             Kind::Dot(directive) => directive,
+            Kind::Word(_) => {
+                debug::label(&mut cursor)?;
+                continue;
+            }
             _ => return cursor.unexpected("a directive that starts with a dot"),
         };
         match directive {

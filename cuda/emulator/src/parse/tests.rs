@@ -62,6 +62,8 @@ $L__end:
 $L__info_string0:
 .b8 107 // k
 }
+$L__sec_end0:
+.section .debug_macinfo { }
 "#;
 
 fn sample() -> Entry {

@@ -337,7 +337,16 @@ fn approximate_functions_are_as_accurate_as_stated() {
     ] {
         assert_eq!(value(function, x).to_bits(), 0x7fff_ffff, "{function:?} {x}");
     }
-    assert_eq!(Function::from_name("tanh"), Some(Function::Tanh));
+    for (name, x, expected) in [
+        ("ex2", 3.0, 8.0),
+        ("lg2", 8.0, 3.0),
+        ("rcp", 4.0, 0.25),
+        ("rsqrt", 4.0, 0.5),
+        ("sqrt", 4.0, 2.0),
+    ] {
+        assert_eq!(value(Function::from_name(name).unwrap(), x), expected, "{name}");
+    }
+    assert_eq!(Function::from_name("tan"), None);
     assert_eq!(approximate(Function::Ex2, Format::Bf16, 0x4000, false), 0x4080);
     assert_eq!(approximate(Function::Rcp, Format::F32, 1, true), bits(f32::INFINITY));
     let third = approximate_upper(Function::Rcp, 3f64.to_bits(), true);

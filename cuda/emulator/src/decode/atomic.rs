@@ -1,0 +1,103 @@
+//! Atomics and reductions.
+
+use super::lanes::on_halves;
+use super::memory::{hints, order, space, without_policy};
+use super::operand::{format_of, int_of, low_bits, no_type};
+use super::parts::Parts;
+use super::{Decoder, Result, Rule};
+use crate::num::{self, Format, Mode, Selection};
+use crate::parse::{Inst as Source, Operand, Type};
+use crate::program::{Atomic, Combine, Op, Order, Space};
+
+pub(super) const RULES: &[(&str, Rule)] = &[("atom", |d, p, s| atomic(d, p, s, true)), ("red", |d, p, s| atomic(d, p, s, false))];
+
+fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: bool) -> Result {
+    let order = order(parts, Order { strong: true, ..Order::default() });
+    let space = space(parts);
+    let policy = hints(parts);
+    let count = match parts.any(&["v2", "v4", "v8"]) {
+        Some("v2") => 2,
+        Some("v4") => 4,
+        Some(_) => 8,
+        None => 1,
+    };
+    let name = parts.one_of(&["and", "or", "xor", "exch", "cas", "add", "inc", "dec", "min", "max"])?;
+    parts.flag("noftz");
+    let ty = parts.ty()?;
+    let f = combine(name, ty).ok_or_else(|| no_type(ty))?;
+    if space == Space::Param || space == Space::Local {
+        return Err("atomics are for global and shared memory".into());
+    }
+    if count > 1 && (ty.bytes() * count as u32 > 16 || !matches!(name, "add" | "min" | "max")) {
+        return Err(no_type(ty));
+    }
+    let mut operands = without_policy(d, source, policy)?.iter();
+    let mut next = || operands.next().ok_or("an operand is missing");
+    let target = if returns { Some(next()?) } else { None };
+    let address = next()?;
+    let b = next()?;
+    let c = if name == "cas" { Some(next()?) } else { None };
+    if operands.next().is_some() {
+        return Err("an operand too many".into());
+    }
+    let targets = target.map_or(vec![&Operand::Discard; count], |operand| d.elements(operand));
+    let b = d.elements(b);
+    if targets.len() != count || b.len() != count {
+        return Err(format!("{count} elements are wanted"));
+    }
+    let mut elements = Vec::with_capacity(count);
+    for (target, b) in targets.into_iter().zip(b) {
+        let target = d.optional_target(target, ty.bits())?;
+        let b = d.source(b, ty)?;
+        let c = c.map_or(Ok(b), |c| d.source(c, ty))?;
+        elements.push((target, b, c));
+    }
+    let atomic = Atomic {
+        address: d.address(address, space)?,
+        bytes: ty.bytes(),
+        elements: elements.into(),
+        f,
+        order,
+    };
+    d.ops.push(Op::Atomic(Box::new(atomic)));
+    Ok(())
+}
+
+/// What an operation makes of the old value and its operands.
+pub(super) fn combine(name: &str, ty: Type) -> Option<Combine> {
+    let bits = ty.bits();
+    if let Some(int) = int_of(ty) {
+        let untyped = matches!(ty, Type::B16 | Type::B32 | Type::B64);
+        let pick = move |a: u64, b: u64, largest: bool| {
+            let (x, y) = (int.extend(a), int.extend(b));
+            let less = if int.signed { (x as i64) < y as i64 } else { x < y };
+            low_bits(if less == largest { y } else { x }, bits)
+        };
+        return Some(match name {
+            "and" if untyped => Box::new(|a, b, _| a & b),
+            "or" if untyped => Box::new(|a, b, _| a | b),
+            "xor" if untyped => Box::new(|a, b, _| a ^ b),
+            "exch" if untyped => Box::new(|_, b, _| b),
+            "cas" if untyped => Box::new(|a, b, c| if a == b { c } else { a }),
+            "add" if !untyped => Box::new(move |a, b, _| low_bits(a.wrapping_add(b), bits)),
+            "min" if !untyped => Box::new(move |a, b, _| pick(a, b, false)),
+            "max" if !untyped => Box::new(move |a, b, _| pick(a, b, true)),
+            "inc" if ty == Type::U32 => Box::new(|a, b, _| if a >= b { 0 } else { a + 1 }),
+            "dec" if ty == Type::U32 => Box::new(|a, b, _| if a == 0 || a > b { b } else { a - 1 }),
+            _ => return None,
+        });
+    }
+    let (format, packed) = match ty {
+        Type::F16x2 => (Format::F16, true),
+        Type::Bf16x2 => (Format::Bf16, true),
+        _ => (format_of(ty)?, false),
+    };
+    let selection = |largest| Selection { largest, ..Selection::default() };
+    let f: Box<dyn Fn(u64, u64) -> u64 + Send + Sync> = match name {
+        "add" => Box::new(move |a, b| num::add(format, a, b, Mode::default())),
+        "min" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(false))),
+        "max" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(true))),
+        _ => return None,
+    };
+    Some(if packed { Box::new(move |a, b, _| on_halves([a, b], |[a, b]| f(a, b))) } else { Box::new(move |a, b, _| f(a, b)) })
+}

@@ -1,0 +1,270 @@
+//! Bulk copies: issued by a lane, landing when the scheduler says so.
+
+use super::clock::Epoch;
+use super::cluster::{Cluster, Next};
+use super::global::Place;
+use super::mbarrier::BYTES as BARRIER_BYTES;
+use super::report::{Trouble, trouble};
+use super::shadow::{Objection, Touch, Who};
+use super::warp::{LaneGroups, Wait, lanes};
+use crate::error::FaultKind;
+use crate::program::{Bulk, Mask, Space, WARP};
+
+/// What a bulk copy's addresses and size are multiples of.
+const GRAIN: u64 = 16;
+
+/// A copy under way.
+pub(super) struct Flight {
+    number: u64,
+    pub(super) issuer: usize,
+    lane: usize,
+    pub(super) site: u32,
+    bytes: usize,
+    from: Source,
+    to: Target,
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    Global(Place),
+    Shared { rank: usize, at: usize, read: Epoch },
+}
+
+enum Target {
+    Global(Place),
+    /// The same offset in each of these CTAs, with an mbarrier at the same offset in each.
+    Shared { ranks: Vec<usize>, at: usize, barrier: u32 },
+}
+
+impl Flight {
+    /// Whether it will write this byte of a CTA's shared memory.
+    pub(super) fn writes(&self, rank: usize, byte: usize) -> bool {
+        match &self.to {
+            Target::Shared { ranks, at, .. } => ranks.contains(&rank) && (*at..at + self.bytes).contains(&byte),
+            Target::Global(_) => false,
+        }
+    }
+
+    /// Whether it will write into this CTA's shared memory.
+    pub(super) fn targets(&self, rank: usize) -> bool {
+        matches!(&self.to, Target::Shared { ranks, .. } if ranks.contains(&rank))
+    }
+}
+
+pub(super) fn misaligned(lane: usize, does: &str, address: u64, bytes: u64) -> Box<Trouble> {
+    let detail = format!("{does} {bytes} bytes at {address:#x}: both must be multiples of {GRAIN}");
+    trouble(FaultKind::Misaligned, lane, detail)
+}
+
+impl Cluster<'_> {
+    pub(super) fn bulk(&mut self, w: usize, bulk: &Bulk, exec: Mask, site: u32) -> Result<(), Box<Trouble>> {
+        let (to, from) = (self.addresses(w, bulk.to), self.addresses(w, bulk.from));
+        let sizes = *self.warps[w].read(self.env.constants, bulk.size);
+        let barriers = bulk.barrier.map(|address| (address.space, self.addresses(w, address)));
+        let multicast = bulk.multicast.map(|reg| *self.warps[w].read(self.env.constants, reg));
+        for lane in lanes(exec) {
+            let bytes = u64::from(sizes[lane] as u32);
+            for (does, address) in [("writes", to[lane]), ("reads", from[lane])] {
+                if address % GRAIN != 0 || bytes % GRAIN != 0 {
+                    return Err(misaligned(lane, does, address, bytes));
+                }
+            }
+            if bytes == 0 {
+                continue;
+            }
+            let barrier = barriers.as_ref().map(|(space, addresses)| (*space, addresses[lane]));
+            let target = match barrier {
+                Some(barrier) => {
+                    let ranks = multicast.as_ref().map(|masks| masks[lane]);
+                    self.shared_target(w, lane, (bulk.to.space, to[lane]), bytes, barrier, ranks, site)?
+                }
+                None => match self.view.find(to[lane], bytes) {
+                    Some(place) => Target::Global(place),
+                    None => return Err(self.outside_global(lane, to[lane], bytes)),
+                },
+            };
+            let source = match bulk.from.space {
+                Space::Global | Space::Generic => match self.view.find(from[lane], bytes) {
+                    Some(place) => {
+                        self.check_early(w, lane, place, bytes)?;
+                        Source::Global(place)
+                    }
+                    None => return Err(self.outside_global(lane, from[lane], bytes)),
+                },
+                space => self.shared_source(w, lane, (space, from[lane]), bytes, site)?,
+            };
+            self.launch_flight(w, lane, site, bytes as usize, source, target);
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn shared_target(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (space, address): (Space, u64),
+        bytes: u64,
+        (barrier_space, barrier): (Space, u64),
+        ranks: Option<u64>,
+        site: u32,
+    ) -> Result<Target, Box<Trouble>> {
+        let (rank, at) = self.spot(w, space, address, bytes, lane)?;
+        let (barrier_rank, barrier_at) = self.spot(w, barrier_space, barrier, BARRIER_BYTES, lane)?;
+        let ranks = match ranks {
+            None if rank != barrier_rank => {
+                let detail = format!("the copy goes to the CTA of rank {rank}, its mbarrier is in that of rank {barrier_rank}");
+                return Err(trouble(FaultKind::BadInstruction, lane, detail));
+            }
+            None => vec![rank as usize],
+            Some(mask) => (0..16).filter(|r| mask >> r & 1 != 0).collect(),
+        };
+        for &rank in &ranks {
+            self.check_remote(w, rank, lane)?;
+            let base = u64::from(crate::program::CLUSTER_STRIDE) * (rank as u64 + 1);
+            let object_at = base + u64::from(crate::program::SHARED_BASE) + u64::from(barrier_at);
+            self.object(w, Space::Cluster, object_at, lane, site, false)?;
+            let epoch = self.now(w, false);
+            let who = Who { epoch, clock: &self.warps[w].clock, site };
+            let touched = self.ctas[rank].shadow.touch(at as usize, bytes as usize, Touch::CopyWrite, who);
+            if let Err((byte, objection)) = touched {
+                let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
+                if matches!(objection, Objection::Race { .. }) {
+                    trouble.kind = FaultKind::AsyncCopy;
+                }
+                return Err(trouble);
+            }
+            if let Some(object) = self.ctas[rank].mbarriers.get_mut(&barrier_at) {
+                object.in_flight += 1;
+            }
+        }
+        Ok(Target::Shared { ranks, at: at as usize, barrier: barrier_at })
+    }
+
+    fn shared_source(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (space, address): (Space, u64),
+        bytes: u64,
+        site: u32,
+    ) -> Result<Source, Box<Trouble>> {
+        let (rank, at) = self.spot(w, space, address, bytes, lane)?;
+        let (rank, at) = (rank as usize, at as usize);
+        self.warps[w].copies_read += 1;
+        let read = Epoch::new(self.reader(w), self.warps[w].copies_read, false);
+        let epoch = self.now(w, false);
+        let who = Who { epoch, clock: &self.warps[w].clock, site };
+        let touch = Touch::CopyRead(read);
+        if let Err((byte, objection)) = self.ctas[rank].shadow.touch(at, bytes as usize, touch, who) {
+            return Err(self.objection(rank, byte, touch, lane, objection));
+        }
+        Ok(Source::Shared { rank, at, read })
+    }
+
+    fn launch_flight(&mut self, w: usize, lane: usize, site: u32, bytes: usize, from: Source, to: Target) {
+        let number = self.next_flight;
+        self.next_flight += 1;
+        if let (Target::Global(_), Source::Shared { read, .. }) = (&to, from) {
+            let warp = &mut self.warps[w];
+            if warp.bulk.is_empty() {
+                warp.bulk = vec![LaneGroups::default(); WARP];
+            }
+            warp.bulk[lane].open.push((number, read.count(), site));
+        }
+        if let Source::Global(place) = from {
+            let sectors = (place.at + bytes as u64).div_ceil(32) - place.at / 32;
+            self.view.add(place.allocation, bytes as u64, sectors, false);
+        }
+        self.flights.push(Flight { number, issuer: w, lane, site, bytes, from, to });
+    }
+
+    /// Lands a copy.
+    pub(super) fn land(&mut self, index: usize) {
+        let flight = self.flights.swap_remove(index);
+        self.progress = true;
+        let mut bytes = std::mem::take(&mut self.landing);
+        bytes.resize(flight.bytes, 0);
+        match flight.from {
+            Source::Global(place) => self.view.allocation(place).read(place.at, &mut bytes),
+            Source::Shared { rank, at, .. } => bytes.copy_from_slice(&self.ctas[rank].shared[at..at + flight.bytes]),
+        }
+        match &flight.to {
+            Target::Global(place) => {
+                self.view.allocation(*place).write(place.at, &bytes, self.env.id);
+                let sectors = (place.at + bytes.len() as u64).div_ceil(32) - place.at / 32;
+                self.view.add(place.allocation, bytes.len() as u64, sectors, true);
+                self.rouse(flight.issuer);
+            }
+            Target::Shared { ranks, at, barrier } => {
+                for &rank in ranks {
+                    let cta = &mut self.ctas[rank];
+                    cta.shared[*at..at + flight.bytes].copy_from_slice(&bytes);
+                    if let Some(object) = cta.mbarriers.get_mut(barrier) {
+                        object.landed += 1;
+                        object.in_flight -= 1;
+                        object.last_copy = (flight.issuer, flight.lane, flight.site);
+                        let epoch = Epoch::new(object.actor, object.landed, false);
+                        if let Source::Shared { read, .. } = flight.from {
+                            object.has_read(read);
+                        }
+                        cta.shadow.land(*at, flight.bytes, epoch, flight.site);
+                    }
+                    self.take_tx(rank, *barrier, flight.bytes as i64);
+                }
+            }
+        }
+        self.landing = bytes;
+    }
+
+    pub(super) fn bulk_commit(&mut self, w: usize, exec: Mask) {
+        let warp = &mut self.warps[w];
+        if warp.bulk.is_empty() {
+            return;
+        }
+        for lane in lanes(exec) {
+            let groups = &mut warp.bulk[lane];
+            let group = std::mem::take(&mut groups.open);
+            groups.committed.push(group);
+        }
+    }
+
+    pub(super) fn bulk_wait(&mut self, w: usize, exec: Mask, left: u32) -> Next {
+        let under_way = |number: u64| self.flights.iter().any(|f| f.number == number);
+        let reader = self.reader(w);
+        let warp = &self.warps[w];
+        if warp.bulk.is_empty() {
+            return Next::Advance;
+        }
+        let due = |lane: usize| {
+            let groups = &warp.bulk[lane].committed;
+            &groups[..groups.len().saturating_sub(left as usize)]
+        };
+        if lanes(exec).any(|lane| due(lane).iter().flatten().any(|&(number, ..)| under_way(number))) {
+            self.warps[w].group_mut().wait = Wait::Sleep;
+            return Next::Stay;
+        }
+        let read = lanes(exec).flat_map(due).flatten().map(|&(_, read, _)| read).max();
+        let counts: Vec<usize> = (0..WARP).map(|lane| due(lane).len()).collect();
+        let warp = &mut self.warps[w];
+        for lane in lanes(exec) {
+            warp.bulk[lane].committed.drain(..counts[lane]);
+        }
+        if let Some(read) = read {
+            let read = read.max(warp.clock.get(reader));
+            warp.clock.set(reader, read);
+        }
+        Next::Advance
+    }
+
+    /// A copy out of a CTA's shared memory that its lane has not waited for: warp, lane and site.
+    pub(super) fn unwaited(&self, rank: usize) -> Option<(usize, usize, u32)> {
+        (self.warps.iter().enumerate())
+            .filter(|(_, warp)| warp.cta == rank)
+            .flat_map(|(w, warp)| warp.bulk.iter().enumerate().map(move |(lane, groups)| (w, lane, groups)))
+            .find_map(|(w, lane, groups)| {
+                let mut copies = groups.open.iter().chain(groups.committed.iter().flatten());
+                copies.next().map(|&(.., site)| (w, lane, site))
+            })
+    }
+}

@@ -1,0 +1,85 @@
+//! The machine: warps, clusters and what orders them.
+
+mod access;
+mod alu;
+mod barrier;
+mod bulk;
+mod clock;
+mod cluster;
+mod collective;
+mod cta;
+mod global;
+mod mbarrier;
+mod order;
+mod report;
+mod schedule;
+mod shadow;
+mod shared;
+mod special;
+mod warp;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+pub(crate) use schedule::run;
+
+use crate::launch::Limits;
+use crate::memory::{Allocation, Early};
+use crate::program::{Lanes, Program};
+
+/// What all clusters of a launch share.
+pub(crate) struct Env<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) constants: &'a [Lanes],
+    pub(crate) params: &'a [u8],
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) cluster: [u32; 3],
+    pub(crate) dynamic_shared: u32,
+    pub(crate) allocations: &'a [Arc<Allocation>],
+    /// The launch's number, which marks what it writes.
+    pub(crate) id: u32,
+    /// The launches that may be unfinished while this one runs.
+    pub(crate) early: &'a Early,
+    pub(crate) limits: &'a Limits,
+    pub(crate) state: State,
+}
+
+/// What clusters tell each other and the launch.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Instructions executed since anything visible happened.
+    pub(crate) idle: AtomicU64,
+    /// Instructions executed.
+    pub(crate) total: AtomicU64,
+    /// Somebody faulted.
+    pub(crate) stop: AtomicBool,
+    /// Some CTA executed `griddepcontrol.wait`.
+    pub(crate) waited: AtomicBool,
+    /// Some CTA did so before it let its dependents start.
+    pub(crate) waited_first: AtomicBool,
+}
+
+impl Env<'_> {
+    pub(crate) fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    pub(crate) fn warps_per_cta(&self) -> usize {
+        self.threads().div_ceil(32) as usize
+    }
+
+    pub(crate) fn ctas_per_cluster(&self) -> usize {
+        self.cluster.iter().product::<u32>() as usize
+    }
+
+    pub(crate) fn clusters(&self) -> u64 {
+        let ctas: u64 = self.grid.iter().map(|&n| u64::from(n)).product();
+        ctas / self.ctas_per_cluster() as u64
+    }
+
+    /// Bytes of a CTA's shared memory.
+    pub(crate) fn shared_bytes(&self) -> u32 {
+        self.program.dynamic_base - crate::program::SHARED_BASE + self.dynamic_shared
+    }
+}

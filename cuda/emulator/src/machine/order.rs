@@ -1,0 +1,169 @@
+//! Who knows of whom: fences, strong accesses, and the order that they make between warps.
+
+use super::cluster::Cluster;
+use super::clock::{Clock, Epoch, FIRST_WARP, STARTED, WAITED};
+use super::report::{Trouble, trouble};
+use crate::error::FaultKind;
+use crate::program::{Fence, Order};
+
+impl Cluster<'_> {
+    /// The actor that a warp is.
+    #[inline]
+    pub(super) fn actor(w: usize) -> usize {
+        FIRST_WARP + w
+    }
+
+    /// The actor that a warp's bulk copies out of shared memory are.
+    pub(super) fn reader(&self, w: usize) -> usize {
+        FIRST_WARP + self.warps.len() + w
+    }
+
+    /// The actor that the copies of the `n`-th mbarrier are.
+    pub(super) fn copier(&self, n: usize) -> usize {
+        FIRST_WARP + 2 * self.warps.len() + n
+    }
+
+    /// The present moment of a warp.
+    #[inline]
+    pub(super) fn now(&self, w: usize, strong: bool) -> Epoch {
+        let actor = Self::actor(w);
+        Epoch::new(actor, self.warps[w].clock.get(actor), strong)
+    }
+
+    /// Begins a new moment: what the warp does from now on is not part of what it has published.
+    pub(super) fn tick(&mut self, w: usize) {
+        let actor = Self::actor(w);
+        let clock = &mut self.warps[w].clock;
+        let next = clock.get(actor) + 1;
+        clock.set(actor, next);
+    }
+
+    /// All that a warp knows, as it publishes it.
+    pub(super) fn release(&mut self, w: usize) -> Clock {
+        let clock = self.warps[w].clock.clone();
+        self.tick(w);
+        clock
+    }
+
+    pub(super) fn fence(&mut self, w: usize, fence: Fence) {
+        match fence {
+            Fence::Memory => {
+                let warp = &mut self.warps[w];
+                if let Some(met) = warp.met.take() {
+                    warp.clock.join(&met);
+                }
+                let clock = self.release(w);
+                self.warps[w].fence = Some(clock);
+            }
+            Fence::MbarrierInit => {
+                let clock = self.release(w);
+                self.warps[w].init_fence = Some(clock);
+            }
+            Fence::Proxy => {}
+        }
+    }
+
+    /// A strong store or atomic at a place: publishes there what its order says.
+    pub(super) fn publish(&mut self, w: usize, place: u64, order: Order, atomic: bool) {
+        if !order.strong {
+            return;
+        }
+        let clock = if order.release {
+            Some(self.release(w))
+        } else {
+            self.warps[w].fence.clone()
+        };
+        // An atomic continues what the stores before it published; a store ends it.
+        match (clock, atomic) {
+            (Some(clock), true) => self.published.entry(place).or_default().join(&clock),
+            (Some(clock), false) => {
+                self.published.insert(place, clock);
+            }
+            (None, true) => {}
+            (None, false) => {
+                self.published.remove(&place);
+            }
+        }
+    }
+
+    /// A strong load or atomic at a place: learns what was published there.
+    pub(super) fn learn(&mut self, w: usize, place: u64, order: Order) {
+        if !order.strong || self.published.is_empty() {
+            return;
+        }
+        let Some(published) = self.published.get(&place) else {
+            return;
+        };
+        let warp = &mut self.warps[w];
+        if order.acquire {
+            warp.clock.join(published);
+        } else {
+            warp.met.get_or_insert_with(Clock::default).join(published);
+        }
+    }
+
+    /// Whether a warp may touch the shared memory of the CTA of that rank.
+    pub(super) fn check_remote(&self, w: usize, rank: usize, lane: usize) -> Result<(), Box<Trouble>> {
+        let own = self.warps[w].cta;
+        if rank == own {
+            return Ok(());
+        }
+        if rank >= self.ctas.len() {
+            let detail = format!("the cluster has no CTA of rank {rank}, its ranks are 0 to {}", self.ctas.len() - 1);
+            return Err(trouble(FaultKind::OutOfBounds, lane, detail));
+        }
+        if self.warps[w].clock.get(STARTED) == 0 {
+            let detail = format!(
+                "the CTA of rank {rank} may not have started: arrive and wait at a cluster barrier before the first access"
+            );
+            return Err(trouble(FaultKind::RemoteBeforeStart, lane, detail));
+        }
+        if self.ctas[rank].exited() {
+            let detail = format!(
+                "the CTA of rank {rank} has exited: it must wait at a cluster barrier for the last access to its memory"
+            );
+            return Err(trouble(FaultKind::RemoteAfterExit, lane, detail));
+        }
+        Ok(())
+    }
+
+    /// Notes that a warp touched another CTA's shared memory, which that CTA must know of before it exits.
+    pub(super) fn note_remote(&mut self, w: usize, rank: usize, site: u32) {
+        if rank != self.warps[w].cta {
+            let time = self.warps[w].clock.get(Self::actor(w));
+            self.ctas[rank].touched.insert(w, (time, site));
+        }
+    }
+
+    /// Whether a warp may read these bytes of global memory, or an unfinished launch has written them.
+    pub(super) fn check_early(
+        &self,
+        w: usize,
+        lane: usize,
+        place: super::global::Place,
+        bytes: u64,
+    ) -> Result<(), Box<Trouble>> {
+        let waited = self.warps[w].clock.get(WAITED) != 0;
+        let unfinished = self.env.early.unfinished(waited);
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        let allocation = self.view.allocation(place);
+        let Some(writer) = allocation.writers(place.at, bytes).find(|id| unfinished.contains(id)) else {
+            return Ok(());
+        };
+        let address = allocation.base + place.at;
+        let detail = if waited {
+            format!(
+                "launch {writer} wrote the {bytes} bytes at {address:#x} and may not have finished: a launch between it and \
+                 this one never executed `griddepcontrol.wait`"
+            )
+        } else {
+            format!(
+                "launch {writer}, which this one may overlap, wrote the {bytes} bytes at {address:#x}: execute \
+                 `griddepcontrol.wait` first"
+            )
+        };
+        Err(trouble(FaultKind::EarlyDependentRead, lane, detail))
+    }
+}

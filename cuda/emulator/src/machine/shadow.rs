@@ -1,0 +1,326 @@
+//! What is known of every byte of a CTA's shared memory: written or not, by whom last, read by whom since.
+//!
+//! Books are kept per 4-byte word. A word of which only parts are touched is split into bytes, so that neighbours in one
+//! word do not count as a race.
+
+use super::clock::{Clock, Epoch};
+
+/// Bytes of the word that have been written: the low four flags.
+const WRITTEN: u8 = 0b1111;
+/// A bulk copy into the word is under way.
+pub(super) const FLIGHT: u8 = 1 << 4;
+/// The word belongs to an mbarrier object.
+pub(super) const BARRIER: u8 = 1 << 5;
+/// The word's books are kept per byte.
+const SPLIT: u8 = 1 << 6;
+
+/// The last write and the reads since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    write: Epoch,
+    read: Epoch,
+    write_site: u32,
+    read_site: u32,
+}
+
+/// Books of one CTA's shared memory.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    flags: Vec<u8>,
+    cells: Vec<Cell>,
+    /// Bytes of split words; the word's `write_site` is the index.
+    splits: Vec<[Cell; 4]>,
+    /// Readers, where there are several.
+    sets: Vec<Vec<(Epoch, u32)>>,
+    free_splits: Vec<u32>,
+    free_sets: Vec<usize>,
+}
+
+/// Who makes an access.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'a> {
+    pub(super) epoch: Epoch,
+    pub(super) clock: &'a Clock,
+    pub(super) site: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Read,
+    Write,
+    /// A read that a bulk copy makes on its own behalf: checked against its issuer's clock, entered under its own epoch.
+    CopyRead(Epoch),
+    /// A bulk copy about to write: checked as a write of its issuer, entered when it lands.
+    CopyWrite,
+}
+
+/// What is wrong with an access.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Objection {
+    /// The byte has never been written.
+    Unwritten,
+    /// A copy into it is under way.
+    InFlight,
+    /// It is part of an mbarrier.
+    Barrier,
+    /// Another access is not ordered before this one.
+    Race {
+        other: Epoch,
+        site: u32,
+        wrote: bool,
+    },
+}
+
+impl Shadow {
+    /// Forgets everything; the memory has `bytes` bytes from now on.
+    pub(super) fn reset(&mut self, bytes: usize) {
+        let words = bytes.div_ceil(4);
+        self.flags.clear();
+        self.flags.resize(words, 0);
+        self.cells.clear();
+        self.cells.resize(words, Cell::default());
+        self.splits.clear();
+        self.sets.clear();
+        self.free_splits.clear();
+        self.free_sets.clear();
+    }
+
+    /// Enters an access to `len` bytes at offset `at`; on an objection, tells the byte.
+    #[inline]
+    pub(super) fn touch(
+        &mut self,
+        at: usize,
+        len: usize,
+        touch: Touch,
+        who: Who<'_>,
+    ) -> Result<(), (usize, Objection)> {
+        let end = at + len;
+        let mut word = at / 4;
+        while word * 4 < end {
+            let first = at.max(word * 4) - word * 4;
+            let last = end.min(word * 4 + 4) - word * 4;
+            let bytes = (WRITTEN >> (4 - last)) & (WRITTEN << first);
+            if let Err(objection) = self.touch_word(word, bytes, touch, who) {
+                return Err((word * 4 + first, objection));
+            }
+            word += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn touch_word(
+        &mut self,
+        word: usize,
+        bytes: u8,
+        touch: Touch,
+        who: Who<'_>,
+    ) -> Result<(), Objection> {
+        let flags = self.flags[word];
+        if flags & (FLIGHT | BARRIER) != 0 {
+            return Err(if flags & BARRIER != 0 {
+                Objection::Barrier
+            } else {
+                Objection::InFlight
+            });
+        }
+        let reads = matches!(touch, Touch::Read | Touch::CopyRead(_));
+        if reads && flags & bytes != bytes {
+            return Err(Objection::Unwritten);
+        }
+        if flags & SPLIT == 0 && bytes == WRITTEN {
+            enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets)?;
+        } else {
+            self.touch_bytes(word, bytes, touch, who)?;
+        }
+        match touch {
+            Touch::Write => self.flags[word] |= bytes,
+            Touch::CopyWrite => self.flags[word] |= FLIGHT,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn touch_bytes(
+        &mut self,
+        word: usize,
+        bytes: u8,
+        touch: Touch,
+        who: Who<'_>,
+    ) -> Result<(), Objection> {
+        if self.flags[word] & SPLIT == 0 {
+            let cell = self.cells[word];
+            // A set of readers cannot have four owners, so each byte gets a copy.
+            let quarters = [0; 4].map(|_| {
+                let mut quarter = cell;
+                if let Some(set) = cell.read.as_set() {
+                    let copy = self.sets[set].clone();
+                    quarter.read = new_set(&mut self.sets, &mut self.free_sets, copy);
+                }
+                quarter
+            });
+            if let Some(set) = cell.read.as_set() {
+                self.free_sets.push(set);
+            }
+            let index = match self.free_splits.pop() {
+                Some(index) => {
+                    self.splits[index as usize] = quarters;
+                    index
+                }
+                None => {
+                    self.splits.push(quarters);
+                    (self.splits.len() - 1) as u32
+                }
+            };
+            self.cells[word].write_site = index;
+            self.flags[word] |= SPLIT;
+        }
+        let index = self.cells[word].write_site;
+        for byte in 0..4 {
+            if bytes & 1 << byte != 0 {
+                let cell = &mut self.splits[index as usize][byte];
+                enter(cell, touch, who, &mut self.sets, &mut self.free_sets)?;
+            }
+        }
+        if bytes == WRITTEN && touch == Touch::Write {
+            // All four bytes now say the same.
+            self.cells[word] = self.splits[index as usize][0];
+            self.free_splits.push(index);
+            self.flags[word] &= !SPLIT;
+        }
+        Ok(())
+    }
+
+    /// Enters the write of a copy that lands: whole words, known to whoever knows `epoch`.
+    pub(super) fn land(&mut self, at: usize, len: usize, epoch: Epoch, site: u32) {
+        let cell = Cell {
+            write: epoch,
+            write_site: site,
+            ..Cell::default()
+        };
+        for word in at / 4..(at + len) / 4 {
+            self.drop_readers(word);
+            self.flags[word] = WRITTEN;
+            self.cells[word] = cell;
+        }
+    }
+
+    /// Makes 8 bytes an mbarrier's, or gives them back; either way their bytes count as unwritten.
+    pub(super) fn set_barrier(&mut self, at: usize, barrier: bool) {
+        for word in [at / 4, at / 4 + 1] {
+            self.drop_readers(word);
+            self.flags[word] = if barrier { BARRIER } else { 0 };
+            self.cells[word] = Cell::default();
+        }
+    }
+
+    fn drop_readers(&mut self, word: usize) {
+        if self.flags[word] & SPLIT != 0 {
+            let index = self.cells[word].write_site;
+            for cell in self.splits[index as usize] {
+                self.free_sets.extend(cell.read.as_set());
+            }
+            self.free_splits.push(index);
+        } else {
+            self.free_sets.extend(self.cells[word].read.as_set());
+        }
+    }
+}
+
+fn new_set(sets: &mut Vec<Vec<(Epoch, u32)>>, free: &mut Vec<usize>, set: Vec<(Epoch, u32)>) -> Epoch {
+    match free.pop() {
+        Some(index) => {
+            sets[index] = set;
+            Epoch::set(index)
+        }
+        None => {
+            sets.push(set);
+            Epoch::set(sets.len() - 1)
+        }
+    }
+}
+
+/// Whether `other` races with an access of `who`.
+#[inline]
+fn races(other: Epoch, who: Who<'_>) -> bool {
+    other != Epoch::NEVER
+        && other.actor() != who.epoch.actor()
+        && !(other.strong() && who.epoch.strong())
+        && !who.clock.knows(other)
+}
+
+#[inline]
+fn enter(
+    cell: &mut Cell,
+    touch: Touch,
+    who: Who<'_>,
+    sets: &mut Vec<Vec<(Epoch, u32)>>,
+    free_sets: &mut Vec<usize>,
+) -> Result<(), Objection> {
+    if races(cell.write, who) {
+        return Err(Objection::Race {
+            other: cell.write,
+            site: cell.write_site,
+            wrote: true,
+        });
+    }
+    let reader = match touch {
+        Touch::Read => who.epoch,
+        Touch::CopyRead(epoch) => epoch,
+        Touch::Write | Touch::CopyWrite => {
+            return enter_write(cell, touch == Touch::Write, who, sets, free_sets);
+        }
+    };
+    if cell.read == reader {
+        return Ok(());
+    }
+    if let Some(set) = cell.read.as_set() {
+        let set = &mut sets[set];
+        set.retain(|&(other, _)| other.actor() != reader.actor() && !who.clock.knows(other));
+        set.push((reader, who.site));
+    } else if cell.read == Epoch::NEVER
+        || cell.read.actor() == reader.actor()
+        || who.clock.knows(cell.read)
+    {
+        cell.read = reader;
+        cell.read_site = who.site;
+    } else {
+        let readers = vec![(cell.read, cell.read_site), (reader, who.site)];
+        cell.read = new_set(sets, free_sets, readers);
+    }
+    Ok(())
+}
+
+#[inline]
+fn enter_write(
+    cell: &mut Cell,
+    keep: bool,
+    who: Who<'_>,
+    sets: &[Vec<(Epoch, u32)>],
+    free_sets: &mut Vec<usize>,
+) -> Result<(), Objection> {
+    let race = |(other, site)| Objection::Race {
+        other,
+        site,
+        wrote: false,
+    };
+    if let Some(set) = cell.read.as_set() {
+        if let Some(&other) = sets[set].iter().find(|(other, _)| races(*other, who)) {
+            return Err(race(other));
+        }
+        if keep {
+            free_sets.push(set);
+        }
+    } else if races(cell.read, who) {
+        return Err(race((cell.read, cell.read_site)));
+    }
+    if keep {
+        *cell = Cell {
+            write: who.epoch,
+            write_site: who.site,
+            ..Cell::default()
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Shared memory: books kept of a warp's accesses, and what bank conflicts cost them.
+
+use super::cluster::Cluster;
+use super::report::Trouble;
+use super::shadow::{Touch, Who};
+use super::warp::lanes;
+use crate::program::{FULL, Lanes, Mask, Order, Space, WARP};
+
+/// Banks, each 4 bytes wide.
+const BANKS: usize = 32;
+
+impl Cluster<'_> {
+    /// Enters a warp's access into the books of the CTAs concerned; answers with rank and offset per lane.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn touch_shared(
+        &mut self,
+        w: usize,
+        space: Space,
+        addresses: &Lanes,
+        mask: Mask,
+        bytes: u64,
+        touch: Touch,
+        order: Order,
+        site: u32,
+    ) -> Result<[(u32, u32); WARP], Box<Trouble>> {
+        let mut spots = [(0, 0); WARP];
+        for lane in lanes(mask) {
+            spots[lane] = self.spot(w, space, addresses[lane], bytes, lane)?;
+        }
+        let (len, own) = (bytes as u32, self.warps[w].cta as u32);
+        let (rank, first) = spots[mask.trailing_zeros() as usize];
+        // Whole warps mostly touch one run of bytes, or all the same ones.
+        let run = |step: u32| (0..WARP as u32).all(|l| spots[l as usize] == (rank, first.wrapping_add(l * step)));
+        let (count, len_each) = if mask == FULL && run(len) {
+            (1, len * WARP as u32)
+        } else if mask == FULL && run(0) {
+            (1, len)
+        } else {
+            (WARP, len)
+        };
+        let epoch = self.now(w, order.strong);
+        for lane in lanes(mask).take(count) {
+            let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
+            if rank as u32 != own {
+                self.check_remote(w, rank, lane)?;
+                self.note_remote(w, rank, site);
+            }
+            let who = Who {
+                epoch,
+                clock: &self.warps[w].clock,
+                site,
+            };
+            let touched = self.ctas[rank].shadow.touch(at, len_each as usize, touch, who);
+            if let Err((byte, objection)) = touched {
+                let covers = |l: &usize| {
+                    let start = spots[*l].1 as usize;
+                    spots[*l].0 as usize == rank && (start..start + len as usize).contains(&byte)
+                };
+                let lane = lanes(mask).find(covers).unwrap_or(lane);
+                return Err(self.objection(rank, byte, touch, lane, objection));
+            }
+        }
+        Ok(spots)
+    }
+
+    /// Extra passes that an access to the CTA's own memory takes: a pass serves each bank one word. Lanes of 8 and 16
+    /// bytes are served 16 and 8 at a time.
+    pub(super) fn bank_conflicts(&self, w: usize, spots: &[(u32, u32); WARP], mask: Mask, bytes: u64) -> u64 {
+        let words = (bytes as u32).div_ceil(4).max(1);
+        let at_once = (WARP as u32 / words).max(1) as usize;
+        let own = self.warps[w].cta as u32;
+        let mut extra = 0;
+        for part in 0..WARP / at_once {
+            let part_mask = mask & (FULL >> (WARP - at_once)) << (part * at_once);
+            let start = part * at_once;
+            let run = |l: usize| spots[l].1 == spots[start].1 + (l - start) as u32 * bytes as u32;
+            let whole = part_mask.count_ones() as usize == at_once;
+            if part_mask == 0 || whole && bytes >= 4 && (start..start + at_once).all(run) {
+                continue;
+            }
+            let mut touched: [u32; WARP] = [u32::MAX; WARP];
+            let mut n = 0;
+            for lane in lanes(part_mask).filter(|&l| spots[l].0 == own) {
+                for word in 0..words {
+                    touched[n] = spots[lane].1 / 4 + word;
+                    n += 1;
+                }
+            }
+            touched[..n].sort_unstable();
+            let mut passes = [0u8; BANKS];
+            let mut last = None;
+            for &word in &touched[..n] {
+                if last != Some(word) {
+                    passes[word as usize % BANKS] += 1;
+                    last = Some(word);
+                }
+            }
+            let most = passes.iter().copied().max().unwrap_or(0);
+            extra += u64::from(most.saturating_sub(1));
+        }
+        extra
+    }
+}

@@ -1,0 +1,164 @@
+//! The driver API as its C functions, for tests that speak to the driver itself: contexts of their own, modules, launches.
+
+use hopper_cuda_driver::ffi;
+use std::ffi::{CString, c_char, c_void};
+use std::ptr::{null, null_mut};
+
+/// A context of its own, current on the thread that made it until it is dropped.
+#[derive(Debug)]
+pub struct OwnContext(ffi::CUcontext);
+
+impl OwnContext {
+    /// Makes a context on the first device.
+    pub fn new() -> Self {
+        let mut context = null_mut();
+        // SAFETY: writes one handle.
+        unsafe {
+            assert_eq!(ffi::cuInit(0), 0);
+            assert_eq!(ffi::cuCtxCreate_v2(&raw mut context, 0, 0), 0);
+        }
+        OwnContext(context)
+    }
+}
+
+impl Default for OwnContext {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for OwnContext {
+    fn drop(&mut self) {
+        // SAFETY: made by us, destroyed once. A context that a fault has ended may answer with that fault.
+        unsafe { ffi::cuCtxDestroy_v2(self.0) };
+    }
+}
+
+/// The context that is current on this thread.
+pub fn current() -> ffi::CUcontext {
+    let mut context = null_mut();
+    // SAFETY: writes one handle.
+    assert_eq!(unsafe { ffi::cuCtxGetCurrent(&raw mut context) }, 0);
+    context
+}
+
+/// Loads PTX, which may hold any bytes but zero, into the current context; else the code and the compiler's words.
+pub fn load_bytes(ptx: &[u8]) -> Result<ffi::CUmodule, (u32, String)> {
+    let ptx: Vec<u8> = ptx.iter().copied().filter(|&byte| byte != 0).chain([0]).collect();
+    let mut log = vec![0u8; 4096];
+    let mut options = [
+        ffi::jit_option::ERROR_LOG_BUFFER,
+        ffi::jit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
+    ];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+    let mut module = null_mut();
+    // SAFETY: the text ends in a zero byte; two options with their values, and a buffer of the size given.
+    let code = unsafe {
+        ffi::cuModuleLoadDataEx(
+            &raw mut module,
+            ptx.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    let words = log.split(|&byte| byte == 0).next().unwrap_or_default();
+    match code {
+        0 => Ok(module),
+        code => Err((code, String::from_utf8_lossy(words).into_owned())),
+    }
+}
+
+/// Loads PTX text that must be right.
+pub fn load(ptx: &str) -> ffi::CUmodule {
+    load_bytes(ptx.as_bytes()).unwrap_or_else(|(code, words)| panic!("PTX was refused with {code}: {words}"))
+}
+
+/// The kernel of that name.
+pub fn function(module: ffi::CUmodule, name: &str) -> ffi::CUfunction {
+    let name = CString::new(name).expect("a name without zero bytes");
+    let mut function = null_mut();
+    // SAFETY: writes one handle.
+    let code = unsafe { ffi::cuModuleGetFunction(&raw mut function, module, name.as_ptr().cast::<c_char>()) };
+    assert_eq!(code, 0, "{name:?}");
+    function
+}
+
+/// Device memory with these bytes, freed with its context.
+pub fn memory(bytes: &[u8]) -> ffi::CUdeviceptr {
+    let mut address = 0;
+    // SAFETY: writes one address, then as many bytes as were allocated.
+    unsafe {
+        assert_eq!(ffi::cuMemAlloc_v2(&raw mut address, bytes.len()), 0);
+        assert_eq!(ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()), 0);
+    }
+    address
+}
+
+/// Bytes of device memory, once the context is idle; else the code.
+pub fn read(address: ffi::CUdeviceptr, len: usize) -> Result<Vec<u8>, u32> {
+    let mut bytes = vec![0u8; len];
+    // SAFETY: writes `len` bytes.
+    match unsafe { ffi::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, len) } {
+        0 => Ok(bytes),
+        code => Err(code),
+    }
+}
+
+/// The shape of a launch on the default stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// CTAs along x and y.
+    pub grid: [u32; 2],
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// CTAs of a cluster.
+    pub cluster: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// Whether the launch may overlap the one ahead of it.
+    pub overlaps: bool,
+}
+
+impl Launch {
+    /// Launches a kernel of one by-value parameter and returns the launch's own code.
+    pub fn run<T>(&self, function: ffi::CUfunction, argument: &T) -> u32 {
+        let attributes = [
+            ffi::CUlaunchAttribute::cluster([self.cluster, 1, 1]),
+            ffi::CUlaunchAttribute::programmatic_serialization(),
+        ];
+        let config = ffi::CUlaunchConfig {
+            gridDimX: self.grid[0],
+            gridDimY: self.grid[1],
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared,
+            hStream: null_mut(),
+            attrs: attributes.as_ptr(),
+            numAttrs: if self.overlaps { 2 } else { 1 },
+        };
+        let mut parameters = [(&raw const *argument).cast_mut().cast::<c_void>()];
+        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them.
+        unsafe { ffi::cuLaunchKernelEx(&raw const config, function, parameters.as_mut_ptr(), null_mut()) }
+    }
+}
+
+/// Waits for all work of the current context; the code says what became of it.
+pub fn synchronize() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { ffi::cuCtxSynchronize() }
+}
+
+/// The name of a code.
+pub fn name(code: u32) -> String {
+    let mut text = null();
+    // SAFETY: writes one pointer, to a constant string or null.
+    let found = unsafe { ffi::cuGetErrorName(code, &raw mut text) } == 0 && !text.is_null();
+    if !found {
+        return code.to_string();
+    }
+    // SAFETY: the driver's strings end with a zero byte and live for ever.
+    unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
