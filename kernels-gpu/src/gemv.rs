@@ -40,6 +40,8 @@ trait Instance {
 
 /// Bytes of a BF16 value.
 const BF16: u64 = 2;
+/// Bytes of an FP32 value.
+const FP32: u64 = 4;
 /// Consecutive x values of a lane: its B fragments of two steps.
 const LANE_K: u32 = 8;
 /// Columns between a lane's two groups of consecutive x values.
@@ -238,9 +240,16 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     let store = |output: u32, sum: f32| {
         let (token, row) = (first_token + output / rows, row_tile * rows + output % rows);
         if row < args.n {
-            let at = args.y + (u64::from(token) * u64::from(args.n) + u64::from(row)) * BF16;
-            // SAFETY: the host has checked that y holds m rows of n values; each is written by one thread of the grid.
-            unsafe { global::store_u16(at, convert::f32_to_bf16(sum)) };
+            let index = u64::from(token) * u64::from(args.n) + u64::from(row);
+            // SAFETY: the host has checked that y holds m rows of n values of its type; each is written by one thread of
+            // the grid.
+            unsafe {
+                if args.y_fp32 != 0 {
+                    global::store_u32(args.y + index * FP32, sum.to_bits());
+                } else {
+                    global::store_u16(args.y + index * BF16, convert::f32_to_bf16(sum));
+                }
+            }
         }
     };
     if ctas == 1 {

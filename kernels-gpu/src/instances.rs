@@ -14,7 +14,7 @@ pub struct GemvArgs {
     pub x: u64,
     /// Weights in the order of [`crate::layout`], 16-byte aligned.
     pub weights: u64,
-    /// Output, BF16 row-major `[m, n]`.
+    /// Output, row-major `[m, n]`, BF16 or FP32.
     pub y: u64,
     /// Tokens.
     pub m: u32,
@@ -22,6 +22,8 @@ pub struct GemvArgs {
     pub n: u32,
     /// Weight columns.
     pub k: u32,
+    /// Not zero: the output is FP32, the sums as they are.
+    pub y_fp32: u32,
 }
 
 /// What a `gemv_window12` kernel is given, as its one by-value parameter.
@@ -160,22 +162,22 @@ macro_rules! for_each_gemv_bf16 {
 macro_rules! for_each_gemv_window12 {
     ($each:ident) => {
         $each! {
-            gemv_window12_sm90_w4c1s3g1n1r2x8: 4 1 3 1 1 2 8, 4 96;
-            gemv_window12_sm90_w4c2s3g1n1r2x8: 4 2 3 1 1 2 8, 4 96;
-            gemv_window12_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 96;
-            gemv_window12_sm90_w8c4s3g1n1r2x8: 8 4 3 1 1 2 8, 2 96;
-            gemv_window12_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 2 96;
-            gemv_window12_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 3 144;
-            gemv_window12_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 3 144;
-            gemv_window12_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 3 144;
-            gemv_window12_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 3 144;
+            gemv_window12_sm90_w4c1s3g1n1r2x8: 4 1 3 1 1 2 8, 5 88;
+            gemv_window12_sm90_w4c2s3g1n1r2x8: 4 2 3 1 1 2 8, 5 88;
+            gemv_window12_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 3 80;
+            gemv_window12_sm90_w8c4s3g1n1r2x8: 8 4 3 1 1 2 8, 3 80;
+            gemv_window12_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 3 80;
+            gemv_window12_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 4 128;
+            gemv_window12_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 4 128;
+            gemv_window12_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 4 128;
+            gemv_window12_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 4 128;
             gemv_window12_sm90_w4c1s2g1n4r4x8: 4 1 2 1 4 4 8, 3 168;
             gemv_window12_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
             gemv_window12_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
             gemv_window12_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
-            gemv_window12_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 96;
-            gemv_window12_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 168;
-            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 200;
+            gemv_window12_sm90_w4c2s3g1n1r2x1: 4 2 3 1 1 2 1, 5 96;
+            gemv_window12_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 144;
+            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 208;
         }
     };
 }
