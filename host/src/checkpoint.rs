@@ -4,11 +4,11 @@
 //! or an error.
 
 use crate::weights::cast;
-use crate::{Dtype, Error, Result, Shape};
+use crate::weights::window12::PackedTensors;
+use crate::{Dtype, Error, Result, Shape, container};
 use half::{bf16, f16};
 use safetensors::tensor::{Metadata, SafeTensors, TensorView};
 use std::borrow::Cow;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -32,18 +32,7 @@ impl Checkpoint {
     /// Maps a file and checks its header against its length.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        let file = File::open(&path).map_err(|source| Error::Io {
-            verb: "open",
-            path: path.clone(),
-            source,
-        })?;
-        // SAFETY: the map is read-only, and its contents are only ever read as bytes, any of which is valid. A program that
-        // truncates the file meanwhile can end this process; files of weights are not edited in place.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io {
-            verb: "map",
-            path: path.clone(),
-            source,
-        })?;
+        let map = container::map(&path)?;
         let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|err| Error::Format {
             path: path.clone(),
             reason: err.to_string(),
@@ -59,6 +48,14 @@ impl Checkpoint {
     /// The file's path, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The packed matrices of the file.
+    pub fn packed(&self) -> Result<PackedTensors<'_>> {
+        PackedTensors::read(&self.map).map_err(|fault| Error::PackedFile {
+            path: self.path.clone(),
+            fault,
+        })
     }
 
     /// The names of the two-dimensional tensors, sorted.

@@ -1,6 +1,7 @@
 //! What can go wrong: each message says what was given, what is allowed and what to do.
 
 use crate::Dtype;
+use crate::weights::window12;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -163,6 +164,47 @@ pub enum Error {
         range: Range<usize>,
         /// How many there are.
         len: usize,
+    },
+
+    /// A slice of packed weights that no unit ends at.
+    #[error(
+        "{what} {}..{} of a packed matrix that has {len}; packed {what} are cut at multiples of {to}, or at the matrix's end",
+        range.start,
+        range.end
+    )]
+    SliceAlignment {
+        /// "rows" or "columns".
+        what: &'static str,
+        /// What was asked for.
+        range: Range<usize>,
+        /// What the bounds must be multiples of.
+        to: usize,
+        /// How many there are.
+        len: usize,
+    },
+
+    /// A packed matrix that breaks a rule of its format.
+    #[error(transparent)]
+    Packed(#[from] window12::Fault),
+
+    /// A file with such a matrix.
+    #[error("{}: packed tensor `{name}`: {fault}", path.display())]
+    PackedTensor {
+        /// Which file.
+        path: PathBuf,
+        /// Which tensor.
+        name: String,
+        /// What is wrong with it.
+        fault: window12::Fault,
+    },
+
+    /// A file whose packed matrices cannot be found.
+    #[error("{}: {fault}", path.display())]
+    PackedFile {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: window12::FileFault,
     },
 
     /// No kernel instance serves the request, or the one asked for does not.

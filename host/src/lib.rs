@@ -7,6 +7,7 @@
 //! on the emulated one (`Engine`).
 
 pub mod checkpoint;
+mod container;
 #[cfg(feature = "cuda")]
 mod device;
 mod dtype;

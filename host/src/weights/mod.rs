@@ -2,3 +2,4 @@
 
 pub mod bf16;
 pub mod cast;
+pub mod window12;

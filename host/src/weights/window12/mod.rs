@@ -1,0 +1,195 @@
+//! `window12`: BF16 weights at 12 bits each, every bit of them kept. `docs/formats.md` specifies the format.
+//!
+//! A weight keeps its low byte; its high byte becomes a sign and an index into a *palette* of eight values of the upper seven
+//! exponent bits, of which the first is always 0. Weights that the palette lacks are *exceptions*: they are stored apart, whole,
+//! and their places hold +0. So every one of the 65,536 bit patterns comes back as it was.
+
+mod codec;
+mod fault;
+mod histogram;
+mod slice;
+mod source;
+mod stored;
+mod unit;
+
+pub use fault::Fault;
+pub use histogram::{Estimate, Histogram, Leave, MOST_BITS, WEIGHTS_PER_EXCEPTION};
+pub use source::Loss;
+pub use stored::{FileFault, PackedTensors};
+
+pub(crate) use codec::{Encoder, decode_rows};
+pub(crate) use source::Source;
+pub(crate) use stored::{METADATA_KEY, Part, Record};
+
+use crate::{Result, Shape, bf16};
+use kernels_gpu::instances;
+use kernels_gpu::layout::{PALETTE, WINDOW12_UNIT_BYTES, units};
+use rayon::prelude::*;
+use std::borrow::Cow;
+
+/// A weight that the palette lacks: eight bytes, as kernels and files have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Exception(instances::Exception);
+
+// SAFETY: two u16 and a u32 in C's order: eight bytes without padding, of which any are valid.
+unsafe impl bytemuck::Zeroable for Exception {}
+// SAFETY: as above.
+unsafe impl bytemuck::Pod for Exception {}
+const _: () = assert!(size_of::<Exception>() == 8);
+
+impl Exception {
+    /// A weight, its row in its block of 16, and its column.
+    pub const fn new(value: bf16, row: u16, column: u32) -> Self {
+        Exception(instances::Exception {
+            value: value.to_bits(),
+            row,
+            column,
+        })
+    }
+
+    /// The weight.
+    pub const fn value(self) -> bf16 {
+        bf16::from_bits(self.0.value)
+    }
+
+    /// Its row in its block of 16.
+    pub const fn row(self) -> usize {
+        self.0.row as usize
+    }
+
+    /// Its column.
+    pub const fn column(self) -> usize {
+        self.0.column as usize
+    }
+}
+
+/// A packed matrix, valid in all its parts; they may be borrowed, from a mapped file for instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed<'a> {
+    shape: Shape,
+    palette: [u8; PALETTE],
+    units: Cow<'a, [u8]>,
+    starts: Cow<'a, [u64]>,
+    exceptions: Cow<'a, [Exception]>,
+}
+
+impl<'a> Packed<'a> {
+    /// Makes a packed matrix of parts from anywhere, all of which are checked: no later use of it can fail or read what is
+    /// not there.
+    pub fn new(
+        shape: Shape,
+        palette: [u8; PALETTE],
+        units: impl Into<Cow<'a, [u8]>>,
+        starts: impl Into<Cow<'a, [u64]>>,
+        exceptions: impl Into<Cow<'a, [Exception]>>,
+    ) -> Result<Self, Fault> {
+        let packed = Packed {
+            shape,
+            palette,
+            units: units.into(),
+            starts: starts.into(),
+            exceptions: exceptions.into(),
+        };
+        packed.validate()?;
+        Ok(packed)
+    }
+
+    /// The shape of the matrix.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The values of the high byte, without the sign, that the indices stand for: ascending, the first one 0.
+    pub fn palette(&self) -> [u8; PALETTE] {
+        self.palette
+    }
+
+    /// The palette as kernels take it: entry i in byte i.
+    pub fn palette_words(&self) -> [u32; 2] {
+        let [a, b, c, d, e, f, g, h] = self.palette;
+        [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+    }
+
+    /// The units, 1,536 bytes each, row block by row block and along K inside one.
+    pub fn units(&self) -> &[u8] {
+        &self.units
+    }
+
+    /// Where the exceptions of each row block start, and one number more: where the last ones end.
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
+    }
+
+    /// The exceptions, by row block, in it by column, and in that by row.
+    pub fn exceptions(&self) -> &[Exception] {
+        &self.exceptions
+    }
+
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> usize {
+        PALETTE + self.units.len() + size_of_val(&*self.starts) + size_of_val(&*self.exceptions)
+    }
+
+    /// Bits of all parts per weight.
+    pub fn bits_per_weight(&self) -> f64 {
+        self.bytes() as f64 * 8.0 / (self.shape.n() as f64 * self.shape.k() as f64)
+    }
+
+    /// The same matrix, borrowing nothing.
+    pub fn into_owned(self) -> Packed<'static> {
+        Packed {
+            shape: self.shape,
+            palette: self.palette,
+            units: self.units.into_owned().into(),
+            starts: self.starts.into_owned().into(),
+            exceptions: self.exceptions.into_owned().into(),
+        }
+    }
+
+    /// The exceptions of a row block. The block exists and the starts are valid.
+    fn exceptions_of(&self, row_block: usize) -> &[Exception] {
+        let (from, to) = (self.starts[row_block] as usize, self.starts[row_block + 1] as usize);
+        &self.exceptions[from..to]
+    }
+}
+
+/// Bytes of the packed form of a matrix with so many exceptions.
+pub(crate) fn packed_bytes(shape: Shape, exceptions: u64) -> Result<u64> {
+    let (row_blocks, groups) = units(shape.n(), shape.k());
+    Shape::area("the packed weights", row_blocks * groups, WINDOW12_UNIT_BYTES)
+        .map(|units| (units + PALETTE) as u64 + 8 * (row_blocks as u64 + 1) + 8 * exceptions)
+}
+
+/// Packs row-major `[N, K]` weights, whatever it takes: see [`Histogram::estimate`] for what it will.
+pub fn pack(weights: &[bf16], shape: Shape) -> Result<Packed<'static>> {
+    Shape::check_len("the weights", weights.len(), shape.n(), shape.k())?;
+    let source = Source::bf16(weights);
+    let estimate = Histogram::count(&source).estimate(shape)?;
+    let encoder = Encoder::new(source, shape, estimate.palette());
+    let mut units = vec![0; encoder.units() * WINDOW12_UNIT_BYTES];
+    let mut encoded = encoder.encode(0, &mut units);
+    encoded.starts.push(encoded.exceptions.len() as u64);
+    Ok(Packed {
+        shape,
+        palette: estimate.palette(),
+        units: units.into(),
+        starts: encoded.starts.into(),
+        exceptions: encoded.exceptions.into(),
+    })
+}
+
+/// Restores the row-major `[N, K]` weights, bit for bit.
+pub fn unpack(packed: &Packed<'_>) -> Result<Vec<bf16>> {
+    let (n, k) = (packed.shape.n(), packed.shape.k());
+    let groups = units(n, k).1;
+    let mut weights = vec![bf16::ZERO; Shape::area("the weights", n, k)?];
+    let rows: &mut [u16] = bytemuck::cast_slice_mut(&mut weights);
+    rows.par_chunks_mut(kernels_gpu::layout::UNIT_ROWS * k)
+        .enumerate()
+        .for_each(|(row_block, rows)| decode_rows(packed, row_block, 0..groups, rows));
+    Ok(weights)
+}
+
+#[cfg(test)]
+mod tests;
