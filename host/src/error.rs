@@ -1,6 +1,7 @@
 //! What can go wrong: each message says what was given, what is allowed and what to do.
 
 use crate::Dtype;
+use crate::convert::ConvertError;
 use crate::weights::window12;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -195,7 +196,7 @@ pub enum Error {
         /// Which tensor.
         name: String,
         /// What is wrong with it.
-        fault: window12::Fault,
+        fault: Box<window12::Fault>,
     },
 
     /// A file whose packed matrices cannot be found.
@@ -206,6 +207,10 @@ pub enum Error {
         /// What is wrong with it.
         fault: window12::FileFault,
     },
+
+    /// A checkpoint that cannot be converted.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
 
     /// No kernel instance serves the request, or the one asked for does not.
     #[error("cannot serve {request}: {reason}; `plan::candidates` lists every instance with its verdict")]

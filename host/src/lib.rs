@@ -8,6 +8,7 @@
 
 pub mod checkpoint;
 mod container;
+pub mod convert;
 #[cfg(feature = "cuda")]
 mod device;
 mod dtype;

@@ -11,6 +11,12 @@ use rayon::prelude::*;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// There is no such packed matrix.
+    #[error("there is no packed tensor `{name}` in the file")]
+    NotPacked {
+        /// What was asked for.
+        name: String,
+    },
     /// The recorded shape is no shape of weights.
     #[error("its shape is recorded as {n} × {k}; each side must lie between 1 and {}", u32::MAX)]
     Shape {

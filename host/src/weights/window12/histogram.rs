@@ -1,8 +1,9 @@
 //! Which weights a matrix holds, the palette that suits them, and whether packing pays.
 
-use super::{Source, packed_bytes};
+use super::{Packed, Source, decode_rows, packed_bytes};
 use crate::{Result, Shape, bf16};
-use kernels_gpu::layout::PALETTE;
+use kernels_gpu::layout::{PALETTE, UNIT_K, UNIT_ROWS, units};
+use rayon::prelude::*;
 use std::fmt;
 
 /// High bytes without the sign.
@@ -45,6 +46,35 @@ impl Histogram {
         );
         Histogram {
             counts: std::array::from_fn(|e| counters.iter().map(|c| c[e]).sum()),
+        }
+    }
+
+    /// Counts the weights of a packed matrix.
+    pub fn of_packed(packed: &Packed<'_>) -> Self {
+        /// K groups that are decoded at a time.
+        const GROUPS: usize = 64;
+        let (n, k) = (packed.shape().n(), packed.shape().k());
+        let (row_blocks, groups) = units(n, k);
+        let of_block = |row_block: usize| {
+            let rows = UNIT_ROWS.min(n - row_block * UNIT_ROWS);
+            let mut counts = [0u64; 256];
+            let mut buffer = Vec::new();
+            for first in (0..groups).step_by(GROUPS) {
+                let some = first..groups.min(first + GROUPS);
+                buffer.resize(rows * (k.min(some.end * UNIT_K) - first * UNIT_K), 0);
+                decode_rows(packed, row_block, some, &mut buffer);
+                buffer
+                    .iter()
+                    .for_each(|bits| counts[usize::from(bits >> 7 & 0xff)] += 1);
+            }
+            counts
+        };
+        let add = |mut a: [u64; 256], b: [u64; 256]| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            a
+        };
+        Histogram {
+            counts: (0..row_blocks).into_par_iter().map(of_block).reduce(|| [0; 256], add),
         }
     }
 

@@ -22,45 +22,39 @@ pub(crate) use source::Source;
 pub(crate) use stored::{METADATA_KEY, Part, Record};
 
 use crate::{Result, Shape, bf16};
-use kernels_gpu::instances;
 use kernels_gpu::layout::{PALETTE, WINDOW12_UNIT_BYTES, units};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// A weight that the palette lacks: eight bytes, as kernels and files have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A weight that the palette lacks: eight bytes, as kernels and files have them, at any address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
-pub struct Exception(instances::Exception);
-
-// SAFETY: two u16 and a u32 in C's order: eight bytes without padding, of which any are valid.
-unsafe impl bytemuck::Zeroable for Exception {}
-// SAFETY: as above.
-unsafe impl bytemuck::Pod for Exception {}
-const _: () = assert!(size_of::<Exception>() == 8);
+pub struct Exception([u8; 8]);
 
 impl Exception {
     /// A weight, its row in its block of 16, and its column.
     pub const fn new(value: bf16, row: u16, column: u32) -> Self {
-        Exception(instances::Exception {
-            value: value.to_bits(),
-            row,
-            column,
-        })
+        let word = value.to_bits() as u64 | (row as u64) << 16 | (column as u64) << 32;
+        Exception(word.to_le_bytes())
     }
 
     /// The weight.
     pub const fn value(self) -> bf16 {
-        bf16::from_bits(self.0.value)
+        bf16::from_bits(self.word() as u16)
     }
 
     /// Its row in its block of 16.
     pub const fn row(self) -> usize {
-        self.0.row as usize
+        (self.word() >> 16) as u16 as usize
     }
 
     /// Its column.
     pub const fn column(self) -> usize {
-        self.0.column as usize
+        (self.word() >> 32) as usize
+    }
+
+    const fn word(self) -> u64 {
+        u64::from_le_bytes(self.0)
     }
 }
 

@@ -39,6 +39,10 @@ impl<'a> Source<'a> {
         self.dtype
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() / self.dtype.bytes()
     }

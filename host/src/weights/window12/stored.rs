@@ -2,7 +2,7 @@
 
 use super::{Exception, Fault, Packed};
 use crate::Shape;
-use crate::container::{Header, Tensor};
+use crate::container::Header;
 use bytemuck::AnyBitPattern;
 use kernels_gpu::layout::{PALETTE, WINDOW12_UNIT_BYTES, units};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ const VERSION: u64 = 1;
 pub(crate) struct Record {
     version: u64,
     /// The shapes of the matrices, `[N, K]`, by name.
-    pub(crate) tensors: BTreeMap<String, [u64; 2]>,
+    tensors: BTreeMap<String, [u64; 2]>,
     /// Whether the original had no metadata at all, which is not the same as empty metadata.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) added_metadata: bool,
@@ -33,6 +33,15 @@ impl Record {
             tensors: BTreeMap::new(),
             added_metadata,
         }
+    }
+
+    pub(crate) fn insert(&mut self, name: &str, shape: Shape) {
+        self.tensors
+            .insert(name.to_owned(), [shape.n() as u64, shape.k() as u64]);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
     }
 
     pub(crate) fn to_json(&self) -> String {
@@ -186,34 +195,38 @@ impl<'a> PackedTensors<'a> {
             .map(String::as_str)
     }
 
-    /// The packed matrix of that name, checked through and through; `None` where the file has none of that name.
-    pub fn get(&self, name: &str) -> Option<Result<Packed<'a>, Fault>> {
-        let &[n, k] = self.record.as_ref()?.tensors.get(name)?;
+    /// The packed matrix of that name, checked through and through.
+    pub fn get(&self, name: &str) -> Result<Packed<'a>, Fault> {
+        let (shape, places) = self.places(name)?;
+        let [units, palette, starts, exceptions] =
+            places.map(|place| &self.data[self.header.tensors[place].range.clone()]);
+        let mut entries = [0; PALETTE];
+        entries.copy_from_slice(palette);
+        Packed::new(shape, entries, units, values(starts), values::<Exception>(exceptions))
+    }
+
+    /// The shape of a packed matrix, and where its parts are in the header, which are of the type and the shape that they
+    /// must have.
+    pub(crate) fn places(&self, name: &str) -> Result<(Shape, [usize; 4]), Fault> {
+        let recorded = self.record.as_ref().and_then(|record| record.tensors.get(name));
+        let &[n, k] = recorded.ok_or_else(|| Fault::NotPacked { name: name.to_owned() })?;
         let shape = match (usize::try_from(n), usize::try_from(k)) {
             (Ok(n), Ok(k)) => Shape::new(n, k).ok(),
             _ => None,
         };
-        Some(
-            shape
-                .ok_or(Fault::Shape { n, k })
-                .and_then(|shape| self.assemble(name, shape)),
-        )
+        let shape = shape.ok_or(Fault::Shape { n, k })?;
+        let mut places = [0; 4];
+        for (place, part) in places.iter_mut().zip(Part::ALL) {
+            *place = self.place(part, part.name(name), shape)?;
+        }
+        Ok((shape, places))
     }
 
-    fn assemble(&self, name: &str, shape: Shape) -> Result<Packed<'a>, Fault> {
-        let [units, palette, starts, exceptions] = Part::ALL.map(|part| self.part(part, name, shape));
-        let (units, starts, exceptions) = (units?, starts?, exceptions?);
-        let mut entries = [0; PALETTE];
-        entries.copy_from_slice(palette?);
-        Packed::new(shape, entries, units, values(starts), values::<Exception>(exceptions))
-    }
-
-    /// The bytes of a part of the type and the shape that it must have.
-    fn part(&self, part: Part, name: &str, shape: Shape) -> Result<&'a [u8], Fault> {
-        let name = part.name(name);
-        let tensor = self
-            .tensor(&name)
-            .ok_or_else(|| Fault::MissingPart { part: name.clone() })?;
+    fn place(&self, part: Part, name: String, shape: Shape) -> Result<usize, Fault> {
+        let Some(&place) = self.places.get(&name) else {
+            return Err(Fault::MissingPart { part: name });
+        };
+        let tensor = &self.header.tensors[place];
         let (dtype, _) = part.dtype();
         if tensor.dtype != dtype {
             return Err(Fault::PartType {
@@ -238,11 +251,7 @@ impl<'a> PackedTensors<'a> {
                 },
             });
         }
-        Ok(&self.data[tensor.range.clone()])
-    }
-
-    fn tensor(&self, name: &str) -> Option<&Tensor> {
-        self.header.tensors.get(*self.places.get(name)?)
+        Ok(place)
     }
 
     pub(crate) fn header(&self) -> &Header {
