@@ -210,7 +210,9 @@ impl<'a> Cluster<'a> {
                     self.warps[w].group_mut().pc += 1;
                     break;
                 }
-                Ok(Next::Stay | Next::Moved) => {}
+                Ok(Next::Moved) => {}
+                // It counts when it goes through.
+                Ok(Next::Stay) => self.tally[pc as usize] -= 1,
                 Err(trouble) => return Err(self.fault(w, inst.site, *trouble)),
             }
         }
