@@ -118,6 +118,7 @@ fn each_step_of_the_kernel_is_needed() {
             "the barrier between partial sums and their addition",
             without(&whole, "bar.sync", 0),
             &[
+                "misuse of an asynchronous copy",
                 "shared-memory race between warps",
                 "shared memory read before it was written",
             ],

@@ -92,7 +92,7 @@ fn what_does_not_fit_is_refused_in_words() {
             project(&projection, 5, 0, 3),
             "x holds 5 elements, but [0, 5] needs exactly 0",
         ),
-        (project(&projection, 5, usize::MAX, 3), "does not fit in memory"),
+        (project(&projection, 5, usize::MAX, 3), "exceed what one launch of"),
         (project(&other, 10, 2, 6), "prepared by another engine"),
         (of_another_m(40), "the plan was made for another request"),
         (

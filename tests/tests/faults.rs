@@ -29,17 +29,17 @@ fn kernel(name: &str, body: &str) -> String {
 .visible .entry {name}(.param .u64 {name}_buffer)
 {{
     .reg .pred %mine, %one, %both, %p, %q;
-    .reg .b32 %tid, %cta, %shared, %barrier, %there, %a, %b, %c, %d;
+    .reg .b32 %thread, %cta, %shared, %barrier, %there, %a, %b, %c, %d;
     .reg .f32 %f, %g, %h, %i;
     .reg .b64 %buffer, %far;
     ld.param.u64 %buffer, [{name}_buffer];
-    mov.u32 %tid, %tid.x;
+    mov.u32 %thread, %tid.x;
     mov.u32 %cta, %ctaid.x;
     mov.u32 %barrier, dynamic;
     add.u32 %shared, %barrier, 128;
-    setp.eq.u32 %mine, %tid, 37;
+    setp.eq.u32 %mine, %thread, 37;
     setp.eq.and.u32 %mine, %cta, 2, %mine;
-    setp.eq.u32 %one, %tid, 5;
+    setp.eq.u32 %one, %thread, 5;
     setp.eq.and.u32 %one, %cta, 2, %one;
     or.pred %both, %mine, %one;
 {body}
@@ -104,10 +104,10 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
     let partial = |at| expected(LAUNCH_FAILED, "aligned instruction in a partly active warp", at);
     let one = |text: &str| text.to_owned();
     vec![
-        ("nothing wrong", 1, one("@%mine st.global.u32 [%buffer+1020], %tid;"), None),
+        ("nothing wrong", 1, one("@%mine st.global.u32 [%buffer+1020], %thread;"), None),
         ("read past the end", 1, one("@%mine ld.global.u32 %a, [%buffer+1024]; // here"), bounds(MINE)),
-        ("write past the end", 1, one("@%mine st.global.u32 [%buffer+1024], %tid; // here"), bounds(MINE)),
-        ("write before the start", 1, one("@%mine st.global.u8 [%buffer+-1], %tid; // here"), bounds(MINE)),
+        ("write past the end", 1, one("@%mine st.global.u32 [%buffer+1024], %thread; // here"), bounds(MINE)),
+        ("write before the start", 1, one("@%mine st.global.u8 [%buffer+-1], %thread; // here"), bounds(MINE)),
         ("read at null", 1, one("mov.u64 %far, 0;\n@%mine ld.global.u32 %a, [%far]; // here"), bounds(MINE)),
         (
             "atomic past the end",
@@ -115,7 +115,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             one("@%mine atom.global.add.u32 %a, [%buffer+1024], 1; // here"),
             bounds(MINE),
         ),
-        ("shared write past the end", 1, one("@%mine st.shared.u32 [%barrier+4096], %tid; // here"), bounds(MINE)),
+        ("shared write past the end", 1, one("@%mine st.shared.u32 [%barrier+4096], %thread; // here"), bounds(MINE)),
         ("shared read past the end", 1, one("@%mine ld.shared.u32 %a, [%barrier+4096]; // here"), bounds(MINE)),
         (
             "bulk copy past the end",
@@ -127,7 +127,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "misaligned vector write",
             1,
-            one("@%mine st.shared.v4.u32 [%shared+8], {%tid, %tid, %tid, %tid}; // here"),
+            one("@%mine st.shared.v4.u32 [%shared+8], {%thread, %thread, %thread, %thread}; // here"),
             misaligned(),
         ),
         (
@@ -142,14 +142,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             one("@%mine ld.shared.u32 %a, [%shared]; // here"),
             expected(LAUNCH_FAILED, "shared memory read before it was written", MINE),
         ),
-        ("two warps write one word", 1, one("@%both st.shared.u32 [%shared], %tid; // here"), race()),
+        ("two warps write one word", 1, one("@%both st.shared.u32 [%shared], %thread; // here"), race()),
         (
             "one warp writes what another reads",
             1,
             one(
-                "@%one st.shared.u32 [%shared], %tid;
+                "@%one st.shared.u32 [%shared], %thread;
                 bar.sync 0;
-                @%one st.shared.u32 [%shared], %tid; // here
+                @%one st.shared.u32 [%shared], %thread; // here
                 @%mine ld.shared.u32 %a, [%shared]; // here",
             ),
             race(),
@@ -158,17 +158,17 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             "a barrier between a write and a read",
             1,
             one(
-                "@%one st.shared.u32 [%shared], %tid;
+                "@%one st.shared.u32 [%shared], %thread;
                 bar.sync 0;
                 @%mine ld.shared.u32 %a, [%shared];
                 bar.sync 0;
-                @%one st.shared.u32 [%shared], %tid;",
+                @%one st.shared.u32 [%shared], %thread;",
             ),
             None,
         ),
-        ("atomics of two warps on one word", 1, one("@%one st.shared.u32 [%shared], %tid; bar.sync 0; @%both atom.shared.add.u32 %a, [%shared], 1;"), None),
+        ("atomics of two warps on one word", 1, one("@%one st.shared.u32 [%shared], %thread; bar.sync 0; @%both atom.shared.add.u32 %a, [%shared], 1;"), None),
         ("destination read in flight", 1, copy("ld.shared.u32 %a, [%shared]; // here"), copies(MINE)),
-        ("destination written in flight", 1, copy("st.shared.u32 [%shared], %tid; // here"), copies(MINE)),
+        ("destination written in flight", 1, copy("st.shared.u32 [%shared], %thread; // here"), copies(MINE)),
         (
             "two copies to one destination",
             1,
@@ -178,7 +178,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             ),
             copies(MINE),
         ),
-        ("exit with a copy in flight", 1, COPY.replace("// {copy}", MARK) + "DONE: // here", copies(THAT_CTA)),
+        ("exit with a copy in flight", 1, COPY.replace("// {copy}", MARK) + "DONE: ret; // here", copies(THAT_CTA)),
         ("a copy that is waited for", 1, copy(&format!("{WAIT} ld.shared.u32 %a, [%shared+124]; st.shared.u32 [%shared], %a;")), None),
         (
             "another warp reads the copy without waiting",
@@ -192,14 +192,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "half a warp at a barrier",
             1,
-            one("setp.ge.u32 %p, %tid, 37;\nsetp.ne.or.u32 %p, %cta, 2, %p;\n@%p bar.sync 0; // here"),
+            one("setp.ge.u32 %p, %thread, 37;\nsetp.ne.or.u32 %p, %cta, 2, %p;\n@%p bar.sync 0; // here"),
             partial(THAT_CTA),
         ),
         (
             "half a warp branches around a matrix product",
             1,
             one(
-                "setp.lt.u32 %p, %tid, 37;
+                "setp.lt.u32 %p, %thread, 37;
                 mov.b32 %a, 0;
                 mov.f32 %f, 0f00000000;
                 @%p bra AROUND;
@@ -211,14 +211,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "half a warp at a cluster barrier",
             2,
-            one("setp.ne.u32 %p, %tid, 37;\n@%p barrier.cluster.arrive.aligned; // here\nbarrier.cluster.wait;"),
+            one("setp.ne.u32 %p, %thread, 37;\n@%p barrier.cluster.arrive.aligned; // here\nbarrier.cluster.wait;"),
             partial("warp 1"),
         ),
         (
             "a barrier that one warp never reaches",
             1,
             one(
-                "setp.lt.u32 %p, %tid, 32;
+                "setp.lt.u32 %p, %thread, 32;
                 @%p bra FIRST;
                 bar.sync 1; // here
                 bra DONE;
@@ -248,7 +248,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "a remote write before the cluster has started",
             2,
-            one("mapa.shared::cluster.u32 %there, %shared, 1;\n@%mine st.shared::cluster.u32 [%there], %tid; // here"),
+            one("mapa.shared::cluster.u32 %there, %shared, 1;\n@%mine st.shared::cluster.u32 [%there], %thread; // here"),
             expected(LAUNCH_FAILED, "remote access before the cluster has started", MINE),
         ),
         (
@@ -257,7 +257,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             format!(
                 "mapa.shared::cluster.u32 %there, %shared, 1;
                 {CLUSTER_BARRIER}
-                @%mine st.shared::cluster.u32 [%there], %tid; // here
+                @%mine st.shared::cluster.u32 [%there], %thread; // here
                 ret; // here",
             ),
             expected(LAUNCH_FAILED, "remote access to a CTA that may have exited", ""),
@@ -268,7 +268,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             format!(
                 "mapa.shared::cluster.u32 %there, %shared, 1;
                 {CLUSTER_BARRIER}
-                @%mine st.shared::cluster.u32 [%there], %tid;
+                @%mine st.shared::cluster.u32 [%there], %thread;
                 {CLUSTER_BARRIER}",
             ),
             None,
@@ -280,9 +280,15 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             expected(LAUNCH_FAILED, "misuse of an mbarrier", MINE),
         ),
         (
-            "a bulk copy of an odd size",
+            "a bulk copy of a size that is no multiple of 16",
             1,
             copy("").replace("128, [%barrier];", "24, [%barrier]; // here"),
+            misaligned(),
+        ),
+        (
+            "a wait at a barrier without an arrival",
+            1,
+            one("@%mine barrier.cluster.wait; // here"),
             expected(LAUNCH_FAILED, "operands that the instruction does not allow", MINE),
         ),
         ("trap", 1, one("@%mine trap; // here"), expected(LAUNCH_FAILED, "trap", MINE)),
@@ -298,7 +304,10 @@ fn hold(case: &str, ptx: &str, kernel: &str, wrong: &Expected) {
     let mut address = 0;
     // SAFETY: writes one address.
     assert_eq!(unsafe { ffi::cuMemAlloc_v2(&raw mut address, 4) }, wrong.code, "{case}");
-    let lines = ptx.lines().enumerate().filter(|(_, line)| line.ends_with(MARK));
+    let lines = ptx
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.trim_end().ends_with(MARK));
     let lines: Vec<String> = lines.map(|(at, _)| format!("PTX line {} `", at + 1)).collect();
     assert!(!lines.is_empty(), "{case} marks no line");
     assert!(
@@ -367,7 +376,7 @@ fn results_of_the_launch_before_are_read_after_the_wait() {
         let ptx = module(
             &(kernel(
                 "writes",
-                "griddepcontrol.launch_dependents;\n@%mine st.global.u32 [%buffer+40], %tid;",
+                "griddepcontrol.launch_dependents;\n@%mine st.global.u32 [%buffer+40], %thread;",
             ) + &kernel(
                 "reads",
                 &format!("{wait}\n@%mine ld.global.u32 %a, [%buffer+40]; // here"),
@@ -397,7 +406,7 @@ fn an_unknown_instruction_is_refused_at_load_with_its_line() {
         "ld.global.u32 %a;",
     ] {
         let ptx = module(&kernel("planted", &format!("{instruction} // here")));
-        let line = 1 + ptx.lines().position(|line| line.ends_with(MARK)).unwrap();
+        let line = 1 + ptx.lines().position(|line| line.trim_end().ends_with(MARK)).unwrap();
         let (code, words) = driver::load_bytes(ptx.as_bytes()).unwrap_err();
         assert_eq!(code, INVALID_PTX, "{instruction}: {words}");
         let opcode = instruction.split_whitespace().next().unwrap();
