@@ -100,36 +100,28 @@ impl Shadow {
             let first = at.max(word * 4) - word * 4;
             let last = end.min(word * 4 + 4) - word * 4;
             let bytes = (WRITTEN >> (4 - last)) & (WRITTEN << first);
-            if let Err(objection) = self.touch_word(word, bytes, touch, who) {
-                return Err((word * 4 + first, objection));
+            if let Err((byte, objection)) = self.touch_word(word, bytes, touch, who) {
+                return Err((word * 4 + byte as usize, objection));
             }
             word += 1;
         }
         Ok(())
     }
 
+    /// Enters an access to these bytes of a word; on an objection, tells the first byte of the word that it concerns.
     #[inline]
-    fn touch_word(
-        &mut self,
-        word: usize,
-        bytes: u8,
-        touch: Touch,
-        who: Who<'_>,
-    ) -> Result<(), Objection> {
+    fn touch_word(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
         let flags = self.flags[word];
         if flags & (FLIGHT | BARRIER) != 0 {
-            return Err(if flags & BARRIER != 0 {
-                Objection::Barrier
-            } else {
-                Objection::InFlight
-            });
+            let objection = if flags & BARRIER != 0 { Objection::Barrier } else { Objection::InFlight };
+            return Err((bytes.trailing_zeros(), objection));
         }
         let reads = matches!(touch, Touch::Read | Touch::CopyRead(_));
         if reads && flags & bytes != bytes {
-            return Err(Objection::Unwritten);
+            return Err(((bytes & !flags).trailing_zeros(), Objection::Unwritten));
         }
         if flags & SPLIT == 0 && bytes == WRITTEN {
-            enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets)?;
+            enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (0, why))?;
         } else {
             self.touch_bytes(word, bytes, touch, who)?;
         }
@@ -142,13 +134,7 @@ impl Shadow {
     }
 
     #[cold]
-    fn touch_bytes(
-        &mut self,
-        word: usize,
-        bytes: u8,
-        touch: Touch,
-        who: Who<'_>,
-    ) -> Result<(), Objection> {
+    fn touch_bytes(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
         if self.flags[word] & SPLIT == 0 {
             let cell = self.cells[word];
             // A set of readers cannot have four owners, so each byte gets a copy.
@@ -180,7 +166,7 @@ impl Shadow {
         for byte in 0..4 {
             if bytes & 1 << byte != 0 {
                 let cell = &mut self.splits[index as usize][byte];
-                enter(cell, touch, who, &mut self.sets, &mut self.free_sets)?;
+                enter(cell, touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (byte as u32, why))?;
             }
         }
         if bytes == WRITTEN && touch == Touch::Write {
