@@ -35,6 +35,8 @@ impl Random {
 
 /// Instructions between two looks at the launch's state.
 const SLICE: u64 = 1 << 16;
+/// Instructions without progress after which somebody else is given a chance.
+const PATIENCE: u64 = 1 << 13;
 /// Instructions that a warp executes before another one's turn, where no seed asks for more variety.
 const BURST: u32 = 1 << 10;
 /// What a round of polls in a cluster that stands still counts as.
@@ -175,15 +177,17 @@ impl<'a> Worker<'a> {
 
     /// Runs a cluster for a slice; `None` after a fault.
     fn slice(&mut self, i: usize) -> Option<Turn> {
-        let start = self.running[i].executed;
-        let mut turn = Turn::Busy;
-        let mut rounds = 0;
-        while turn == Turn::Busy && self.running[i].executed - start < SLICE && rounds < SLICE {
-            rounds += 1;
-            turn = self.step(i, BURST)?;
+        let begin = self.running[i].executed;
+        for _ in 0..SLICE {
+            let start = self.running[i].executed;
+            let turn = self.step(i, BURST)?;
+            let idle = self.account(i, start, turn)?;
+            let executed = self.running[i].executed - begin;
+            if turn != Turn::Busy || executed > SLICE || idle.min(executed) > PATIENCE {
+                return Some(turn);
+            }
         }
-        self.account(i, start, turn)?;
-        Some(turn)
+        Some(Turn::Busy)
     }
 
     fn step(&mut self, i: usize, burst: u32) -> Option<Turn> {
@@ -218,7 +222,7 @@ impl<'a> Worker<'a> {
             if turn == Turn::Done {
                 self.finish(i);
                 room = most;
-            } else if idle > SLICE {
+            } else if idle > PATIENCE {
                 room = room.max(self.running.len() + 1);
             }
         }

@@ -5,7 +5,7 @@ use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP
 
 /// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for it,
 /// get their turn.
-const QUANTUM: u32 = 1 << 14;
+const QUANTUM: u32 = 1 << 12;
 /// What a failed poll counts as.
 const POLL: u32 = QUANTUM / 16;
 
