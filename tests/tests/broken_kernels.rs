@@ -3,7 +3,7 @@
 use hopper_cuda_driver::{Choice, emulated, select};
 use hopper_proj::instances::{Gemv, GemvArgs};
 use hopper_proj::{bf16, plan, weights};
-use hopper_proj_tests::driver::{self, Launch, OwnContext};
+use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
 use hopper_proj_tests::{Values, bits, check, shape, shipped};
 
 /// A kernel with a cluster.
@@ -31,7 +31,7 @@ fn replaced(text: &str, mnemonic: &str, which: isize, to: &str) -> String {
 /// Runs y = x · Wᵀ, then z = (y as x) · Vᵀ right behind it; the code, and y and z where there are any.
 fn run(ptx: &str, x: &[bf16], w: &[bf16], v: &[bf16]) -> Result<[Vec<bf16>; 2], (u32, String)> {
     let instance: &Gemv = plan::instance(KERNEL).unwrap();
-    let function = driver::function(driver::load(ptx), KERNEL);
+    let function = Module::load(ptx).function(KERNEL);
     let bytes = |values: &[bf16]| bits(values).iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let packed = |w: &[bf16], n, k| driver::memory(&bytes(&weights::bf16::pack(w, shape(n, k)).unwrap()));
     let there = driver::memory(&bytes(x));
@@ -56,7 +56,8 @@ fn run(ptx: &str, x: &[bf16], w: &[bf16], v: &[bf16]) -> Result<[Vec<bf16>; 2], 
             shared: instance.shared_bytes() as u32,
             overlaps: true,
         };
-        let code = launch.run(function, &args);
+        // SAFETY: every projection takes `GemvArgs`.
+        let code = unsafe { launch.run(function, &args) };
         if code != 0 {
             return Err((code, emulated::last_fault().unwrap_or_default()));
         }
