@@ -159,6 +159,9 @@ impl Launch {
             attrs: attributes.as_ptr(),
             numAttrs: if self.overlaps { 2 } else { 1 },
         };
+        let most = ffi::function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: takes a handle and numbers. Should it fail, the launch does.
+        unsafe { ffi::cuFuncSetAttribute(function.0, most, self.shared as i32) };
         let mut parameters = [(&raw const *argument).cast_mut().cast::<c_void>()];
         // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them; the rest is promised.
         unsafe { ffi::cuLaunchKernelEx(&raw const config, function.0, parameters.as_mut_ptr(), null_mut()) }

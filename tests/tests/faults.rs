@@ -331,21 +331,24 @@ fn each_fault_ends_its_own_context_and_is_told_of() {
     emulated_device();
     for (case, cluster, body, wrong) in cases() {
         let ptx = text(&kernel("planted", &body));
-        let context = OwnContext::new();
-        assert_eq!(
-            emulated::last_fault(),
-            None,
-            "{case}: a new context starts without faults"
-        );
-        let buffer = driver::memory(&[0; BUFFER]);
-        let module = Module::try_load(ptx.as_bytes());
-        let module = module.unwrap_or_else(|(code, words)| panic!("{case}: PTX refused with {code}: {words}"));
-        launch(Launch { cluster, ..LAUNCH }, module, "planted", buffer);
-        match wrong {
-            Some(wrong) => hold(case, &ptx, "planted", &wrong),
-            None => assert_eq!(driver::synchronize(), 0, "{case}: {:?}", emulated::last_fault()),
+        // Found in any interleaving: as the machine's cores have it, and as seeds do.
+        for seed in [None, Some(1), Some(2), Some(3)] {
+            let _context = OwnContext::new();
+            emulated::set_seed(seed);
+            assert_eq!(
+                emulated::last_fault(),
+                None,
+                "{case}: a new context starts without faults"
+            );
+            let buffer = driver::memory(&[0; BUFFER]);
+            let module = Module::try_load(ptx.as_bytes());
+            let module = module.unwrap_or_else(|(code, words)| panic!("{case}: PTX refused with {code}: {words}"));
+            launch(Launch { cluster, ..LAUNCH }, module, "planted", buffer);
+            match &wrong {
+                Some(wrong) => hold(case, &ptx, "planted", wrong),
+                None => assert_eq!(driver::synchronize(), 0, "{case}: {:?}", emulated::last_fault()),
+            }
         }
-        drop(context);
     }
 }
 
