@@ -6,7 +6,8 @@ use ptx_emulator::FaultKind;
 use support::{Run, leaves, refuses};
 
 /// Thread in %r1, rank in %r2, own shared memory in %r4, the next rank's in %r5, %p1 in one thread per CTA.
-const START: &str = "mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %cluster_nctarank; mov.u32 %r4, smem;
+const START: &str =
+    "mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %cluster_nctarank; mov.u32 %r4, smem;
     add.u32 %r6, %r2, 1; rem.u32 %r6, %r6, %r3; mapa.shared::cluster.u32 %r5, %r4, %r6; setp.eq.u32 %p1, %r1, 0;\n";
 const MEET: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;\n";
 const MEET_RELAXED: &str = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;\n";
@@ -30,7 +31,9 @@ fn neighbours_pass_values_round() {
     leaves(&[1, 2, 3, 0], &load, &run(4));
     // Generic addresses reach there too.
     let generic = "cvta.shared.u64 %d2, %d3; mapa.u64 %d4, %d2, %r6; add.u32 %r7, %r2, 100; @%p1 st.u32 [%d4], %r7; getctarank.u64 %r8, %d4;\n";
-    let body = format!("{START}cvt.u64.u32 %d3, %r4; {MEET}{generic}{MEET}ld.shared.u32 %r9, [%r4]; mad.lo.u32 %r9, %r8, 1000, %r9;{ANSWER}");
+    let body = format!(
+        "{START}cvt.u64.u32 %d3, %r4; {MEET}{generic}{MEET}ld.shared.u32 %r9, [%r4]; mad.lo.u32 %r9, %r8, 1000, %r9;{ANSWER}"
+    );
     leaves(&[1103, 2100, 3101, 102], &body, &run(4));
 }
 
@@ -66,7 +69,11 @@ fn places_in_the_grid() {
 
 #[test]
 fn before_the_start() {
-    refused(FaultKind::RemoteBeforeStart, "may not have started", &format!("@%p1 st.shared::cluster.u32 [%r5], 1;{MEET}"));
+    refused(
+        FaultKind::RemoteBeforeStart,
+        "may not have started",
+        &format!("@%p1 st.shared::cluster.u32 [%r5], 1;{MEET}"),
+    );
     // Arriving is not enough.
     refused(
         FaultKind::RemoteBeforeStart,
@@ -74,24 +81,41 @@ fn before_the_start() {
         "barrier.cluster.arrive.release.aligned; @%p1 st.shared::cluster.u32 [%r5], 1; barrier.cluster.wait.acquire.aligned;",
     );
     // One's own memory may be touched at any time, through whichever window.
-    leaves(&[0], &format!("{START}mapa.shared::cluster.u32 %r5, %r4, %r2; @%p1 st.shared::cluster.u32 [%r5], 1;"), &run(4));
+    leaves(
+        &[0],
+        &format!("{START}mapa.shared::cluster.u32 %r5, %r4, %r2; @%p1 st.shared::cluster.u32 [%r5], 1;"),
+        &run(4),
+    );
 }
 
 #[test]
 fn after_the_end() {
     // Nothing makes the CTAs wait for their neighbours' stores.
-    refused(FaultKind::RemoteAfterExit, "exit", &format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;"));
+    refused(
+        FaultKind::RemoteAfterExit,
+        "exit",
+        &format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;"),
+    );
     // A relaxed arrival does not say that the stores before it are done.
-    refused(FaultKind::RemoteAfterExit, "exit", &format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;{MEET_RELAXED}"));
+    refused(
+        FaultKind::RemoteAfterExit,
+        "exit",
+        &format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;{MEET_RELAXED}"),
+    );
 }
 
 #[test]
 fn relaxed_arrivals_order_nothing() {
-    let pass = |meet: &str| format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;{meet}@%p1 ld.shared.u32 %r9, [%r4];{MEET}");
+    let pass =
+        |meet: &str| format!("{MEET}@%p1 st.shared::cluster.u32 [%r5], 1;{meet}@%p1 ld.shared.u32 %r9, [%r4];{MEET}");
     refused(FaultKind::SharedRace, "nothing that orders", &pass(MEET_RELAXED));
     let relaxed_wait = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.relaxed.aligned;\n";
     leaves(&[0], &format!("{START}{}", pass(MEET)), &run(4));
-    leaves(&[0], &format!("{START}{}", pass(&format!("fence.acq_rel.cluster;{MEET_RELAXED}"))), &run(4));
+    leaves(
+        &[0],
+        &format!("{START}{}", pass(&format!("fence.acq_rel.cluster;{MEET_RELAXED}"))),
+        &run(4),
+    );
     let _ = relaxed_wait;
 }
 

@@ -56,16 +56,29 @@ fn destinations_read_too_early() {
     refused("under way", &format!("{ISSUE}@%p1 {READ}{}", wait(1, 0, 0)));
     // Another copy's arrival says nothing of this one, and another warp's wait says nothing to this one.
     refused("", &format!("{ISSUE}{SECOND}{}{READ}{}", wait(2, 8, 0), wait(1, 0, 0)));
-    let other = format!("{ISSUE}bar.sync 0; @!%p2 bra OTHER; {} ret; OTHER: {READ}", wait(1, 0, 0));
+    let other = format!(
+        "{ISSUE}bar.sync 0; @!%p2 bra OTHER; {} ret; OTHER: {READ}",
+        wait(1, 0, 0)
+    );
     refused("", &other);
     // The same wait in the other warp, or a barrier after it, is enough.
     leaves(&[0; 64], &format!("{START}{ISSUE}{}{READ}", wait(1, 0, 0)), &run());
-    leaves(&[0; 64], &format!("{START}{ISSUE}@!%p2 bra OTHER; {} OTHER: bar.sync 0; {READ}", wait(1, 0, 0)), &run());
+    leaves(
+        &[0; 64],
+        &format!(
+            "{START}{ISSUE}@!%p2 bra OTHER; {} OTHER: bar.sync 0; {READ}",
+            wait(1, 0, 0)
+        ),
+        &run(),
+    );
 }
 
 #[test]
 fn destinations_overwritten() {
-    refused("under way", &format!("{ISSUE}@%p1 st.shared.u32 [%r5+124], 1; {}", wait(1, 0, 0)));
+    refused(
+        "under way",
+        &format!("{ISSUE}@%p1 st.shared.u32 [%r5+124], 1; {}", wait(1, 0, 0)),
+    );
     let twice = ISSUE.replace("expect_tx.shared::cta.b64 _, [%r4], 128", "expect_tx.shared::cta.b64 _, [%r4], 256").replace(
         "[%r5], [%out], 128, [%r4];",
         "[%r5], [%out], 128, [%r4]; @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5+112], [%out], 128, [%r4];",
@@ -108,9 +121,23 @@ fn stores_in_bulk() {
     };
     let expected: Vec<u32> = (0..32).collect();
     leaves(&expected, &store("cp.async.bulk.wait_group 0;"), &run());
-    leaves(&expected, &store("cp.async.bulk.wait_group.read 0; st.shared.u32 [%r5], 99;"), &run());
-    refuses(FaultKind::AsyncCopy, "wait for the bulk group", &store("st.shared.u32 [%r5], 99; cp.async.bulk.wait_group.read 0;"), &run());
-    refuses(FaultKind::AsyncCopy, "wait for the bulk group", &store("cp.async.bulk.wait_group.read 1; st.shared.u32 [%r5], 99; cp.async.bulk.wait_group 0;"), &run());
+    leaves(
+        &expected,
+        &store("cp.async.bulk.wait_group.read 0; st.shared.u32 [%r5], 99;"),
+        &run(),
+    );
+    refuses(
+        FaultKind::AsyncCopy,
+        "wait for the bulk group",
+        &store("st.shared.u32 [%r5], 99; cp.async.bulk.wait_group.read 0;"),
+        &run(),
+    );
+    refuses(
+        FaultKind::AsyncCopy,
+        "wait for the bulk group",
+        &store("cp.async.bulk.wait_group.read 1; st.shared.u32 [%r5], 99; cp.async.bulk.wait_group 0;"),
+        &run(),
+    );
     let unwritten = format!("{START}@!%p1 ret; cp.async.bulk.global.shared::cta.bulk_group [%out], [%r5], 16;");
     refuses(FaultKind::UninitialisedShared, "copies from", &unwritten, &run());
 }
@@ -118,21 +145,49 @@ fn stores_in_bulk() {
 #[test]
 fn sizes_and_places_of_copies() {
     let copy = |to: &str, from: &str, size: &str| {
-        format!("{START}@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {size}, [%r4];")
+        format!(
+            "{START}@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{to}], [{from}], {size}, [%r4];"
+        )
     };
     refuses(FaultKind::Misaligned, "16", &copy("%r5+8", "%out", "128"), &run());
     refuses(FaultKind::Misaligned, "16", &copy("%r5", "%out+8", "128"), &run());
     refuses(FaultKind::Misaligned, "16", &copy("%r5", "%out", "120"), &run());
-    refuses(FaultKind::OutOfBounds, "global", &copy("%r5", "%out+4080", "32"), &run());
-    refuses(FaultKind::OutOfBounds, "shared", &copy("%r5+880", "%out", "128"), &run());
-    refuses(FaultKind::OutOfBounds, "global", &format!("{START}cp.async.bulk.prefetch.L2.global [%out], 8192;"), &run());
-    leaves(&[0; 4], &format!("{START}cp.async.bulk.prefetch.L2.global [%out], 16;"), &run());
+    refuses(
+        FaultKind::OutOfBounds,
+        "global",
+        &copy("%r5", "%out+4080", "32"),
+        &run(),
+    );
+    refuses(
+        FaultKind::OutOfBounds,
+        "shared",
+        &copy("%r5+880", "%out", "128"),
+        &run(),
+    );
+    refuses(
+        FaultKind::OutOfBounds,
+        "global",
+        &format!("{START}cp.async.bulk.prefetch.L2.global [%out], 8192;"),
+        &run(),
+    );
+    leaves(
+        &[0; 4],
+        &format!("{START}cp.async.bulk.prefetch.L2.global [%out], 16;"),
+        &run(),
+    );
 }
 
 #[test]
 fn phases_alternate() {
     // Four rounds over one barrier; each round adds the copied word to a sum.
-    let rounds: String = (0..4).map(|i| format!("{ISSUE}{}{READ}add.u32 %r10, %r10, %r6; bar.sync 0;\n", wait(i, 0, i as u32 & 1))).collect();
+    let rounds: String = (0..4)
+        .map(|i| {
+            format!(
+                "{ISSUE}{}{READ}add.u32 %r10, %r10, %r6; bar.sync 0;\n",
+                wait(i, 0, i as u32 & 1)
+            )
+        })
+        .collect();
     let body = format!("{START}mov.u32 %r10, 0;{rounds}st.global.u32 [%out], %r10;");
     let module = module(&kernel(&body));
     for seed in [None, Some(1), Some(2), Some(3)] {

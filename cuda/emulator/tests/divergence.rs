@@ -77,7 +77,8 @@ fn lanes_may_wait_for_lanes() {
         JOIN: st.volatile.shared.u32 [%r4], 1; mov.u32 %r9, 7;";
     check(|_| 7, body);
     // A lock, taken by one lane at a time.
-    let body = "mov.u32 %r4, smem; st.volatile.shared.u32 [%r4], 0; st.volatile.shared.u32 [%r4+4], 0; bar.warp.sync -1;
+    let body =
+        "mov.u32 %r4, smem; st.volatile.shared.u32 [%r4], 0; st.volatile.shared.u32 [%r4+4], 0; bar.warp.sync -1;
         TAKE: atom.shared.cas.b32 %r5, [%r4], 0, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra TAKE;
         ld.volatile.shared.u32 %r6, [%r4+4]; add.u32 %r6, %r6, 1; st.volatile.shared.u32 [%r4+4], %r6;
         atom.shared.exch.b32 %r5, [%r4], 0;
@@ -106,7 +107,9 @@ fn member_masks_gather_lanes() {
          JOIN: ld.volatile.shared.u32 %r9, [%r4];",
     );
     // Lanes that have exited are not waited for.
-    let body = per_lane("setp.lt.u32 %p1, %r1, 30; @%p1 ret; bar.warp.sync -1; vote.sync.ballot.b32 %r9, %p2, -1; mov.u32 %r9, 4;");
+    let body = per_lane(
+        "setp.lt.u32 %p1, %r1, 30; @%p1 ret; bar.warp.sync -1; vote.sync.ballot.b32 %r9, %p2, -1; mov.u32 %r9, 4;",
+    );
     let left = words(&body, &Run::new("k"), 32);
     assert_eq!(left[29..], [0, 4, 4]);
 }
@@ -122,6 +125,12 @@ fn indexed_branches_spread() {
 
 #[test]
 fn guards_leave_other_lanes_alone() {
-    check(|lane| if lane < 5 { 1 } else { 2 }, "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;");
-    check(|lane| lane % 2, "and.b32 %r2, %r1, 1; setp.eq.u32 %p1|%p2, %r2, 1; @%p2 bra END; mov.u32 %r9, 1; END:");
+    check(
+        |lane| if lane < 5 { 1 } else { 2 },
+        "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
+    );
+    check(
+        |lane| lane % 2,
+        "and.b32 %r2, %r1, 1; setp.eq.u32 %p1|%p2, %r2, 1; @%p2 bra END; mov.u32 %r9, 1; END:",
+    );
 }

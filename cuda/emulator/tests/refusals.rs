@@ -23,7 +23,8 @@ fn two_warps() -> Run<'static> {
 
 #[test]
 fn a_fault_names_its_place() {
-    let body = started("@%p2 bra L1; ret; L1:\n setp.ne.u32 %p5, %r3, 7;\n @%p5 ret;\n\n ld.global.u32 %r9, [%out+4096];");
+    let body =
+        started("@%p2 bra L1; ret; L1:\n setp.ne.u32 %p5, %r3, 7;\n @%p5 ret;\n\n ld.global.u32 %r9, [%out+4096];");
     let fault = fault(&body, &two_warps().grid(3));
     assert_eq!((fault.kind, fault.warp, fault.lane), (FaultKind::OutOfBounds, 1, 7));
     assert_eq!(fault.kernel, "k");
@@ -32,7 +33,10 @@ fn a_fault_names_its_place() {
     let line = text.lines().position(|l| l.contains("+4096")).unwrap() as u32 + 1;
     assert_eq!(fault.line, line);
     let shown = fault.to_string();
-    let place = format!("line {line} `ld.global.u32 %r9, [%out+4096]`, CTA ({}, 0, 0), warp 1, lane 7", fault.cta[0]);
+    let place = format!(
+        "line {line} `ld.global.u32 %r9, [%out+4096]`, CTA ({}, 0, 0), warp 1, lane 7",
+        fault.cta[0]
+    );
     assert!(shown.contains(&place), "{shown}");
 }
 
@@ -68,26 +72,50 @@ fn misaligned_accesses() {
 
 #[test]
 fn shared_memory_read_before_it_is_written() {
-    refuses(FaultKind::UninitialisedShared, "0x400", &started("ld.shared.u32 %r5, [%r4];"), &one_warp());
+    refuses(
+        FaultKind::UninitialisedShared,
+        "0x400",
+        &started("ld.shared.u32 %r5, [%r4];"),
+        &one_warp(),
+    );
     // Half of the word is not enough, and the whole of it is.
     let half = started("mov.u16 %h1, 7; st.shared.u16 [%r4], %h1; ld.shared.u32 %r5, [%r4];");
     refuses(FaultKind::UninitialisedShared, "0x402", &half, &one_warp());
-    let whole = started("mov.u16 %h1, 7; st.shared.u16 [%r4], %h1; st.shared.u16 [%r4+2], %h1; ld.shared.u32 %r5, [%r4];");
+    let whole =
+        started("mov.u16 %h1, 7; st.shared.u16 [%r4], %h1; st.shared.u16 [%r4+2], %h1; ld.shared.u32 %r5, [%r4];");
     leaves(&[0], &whole, &one_warp());
-    refuses(FaultKind::UninitialisedShared, "", &started("red.shared.add.u32 [%r4], 1;"), &one_warp());
+    refuses(
+        FaultKind::UninitialisedShared,
+        "",
+        &started("red.shared.add.u32 [%r4], 1;"),
+        &one_warp(),
+    );
 }
 
 #[test]
 fn races_between_warps() {
     let write = "@%p1 st.shared.u32 [%r4], 1;\n";
     let read = "@%p2 ld.shared.u32 %r5, [%r4];\n";
-    let race = |body: &str| refuses(FaultKind::SharedRace, "nothing that orders", &started(body), &two_warps());
+    let race = |body: &str| {
+        refuses(
+            FaultKind::SharedRace,
+            "nothing that orders",
+            &started(body),
+            &two_warps(),
+        )
+    };
     race("@%p1 st.shared.u32 [%r4], 1; @%p2 st.shared.u32 [%r4], 1;");
     // A read needs something to read: all write, all meet, then one reads what the other overwrites.
-    let prepared = format!("shl.b32 %r6, %r1, 2; add.u32 %r6, %r6, %r4; st.shared.u32 [%r6], 5; bar.sync 0; {write}{read}");
+    let prepared =
+        format!("shl.b32 %r6, %r1, 2; add.u32 %r6, %r6, %r4; st.shared.u32 [%r6], 5; bar.sync 0; {write}{read}");
     race(&prepared);
     // Both accesses are told.
-    let told = refuses(FaultKind::SharedRace, "st.shared.u32 [%r4], 1", &started(&prepared), &two_warps());
+    let told = refuses(
+        FaultKind::SharedRace,
+        "st.shared.u32 [%r4], 1",
+        &started(&prepared),
+        &two_warps(),
+    );
     assert!(told.to_string().contains("ld.shared.u32 %r5"), "{told}");
     // A barrier that only one side of the two accesses passes orders nothing.
     race(&format!("@%p1 st.shared.u32 [%r4], 1; bar.sync 0; {read} {write}"));
@@ -96,8 +124,20 @@ fn races_between_warps() {
 #[test]
 fn barriers_order() {
     let both = "st.global.u32 [%out], %r5;";
-    leaves(&[7], &started(&format!("@%p1 st.shared.u32 [%r4], 7; bar.sync 0; ld.shared.u32 %r5, [%r4]; {both}")), &two_warps());
-    leaves(&[7], &started(&format!("@%p1 st.shared.u32 [%r4], 7; barrier.cta.sync 3, 64; ld.shared.u32 %r5, [%r4]; {both}")), &two_warps());
+    leaves(
+        &[7],
+        &started(&format!(
+            "@%p1 st.shared.u32 [%r4], 7; bar.sync 0; ld.shared.u32 %r5, [%r4]; {both}"
+        )),
+        &two_warps(),
+    );
+    leaves(
+        &[7],
+        &started(&format!(
+            "@%p1 st.shared.u32 [%r4], 7; barrier.cta.sync 3, 64; ld.shared.u32 %r5, [%r4]; {both}"
+        )),
+        &two_warps(),
+    );
     // Producer and consumer.
     let halves = format!(
         "@!%p1 bra CONSUME; st.shared.u32 [%r4], 7; bar.arrive 1, 64; ret;
@@ -110,7 +150,10 @@ fn barriers_order() {
         @%p5 ld.shared.u32 %r7, [%r4]; @%p5 add.u32 %r7, %r7, 1; @%p5 st.shared.u32 [%r4], %r7;
         bar.sync 0; add.u32 %r5, %r5, 1; setp.lt.u32 %p6, %r5, 10; @%p6 bra LOOP;
         ld.shared.u32 %r7, [%r4]; st.global.u32 [%out], %r7;";
-    let turns = turns.replace("st.shared.u32 [%r4], 0; bar.sync 0;", "@%p1 st.shared.u32 [%r4], 0; bar.sync 0;");
+    let turns = turns.replace(
+        "st.shared.u32 [%r4], 0; bar.sync 0;",
+        "@%p1 st.shared.u32 [%r4], 0; bar.sync 0;",
+    );
     leaves(&[10], &started(&turns), &two_warps());
 }
 
@@ -132,7 +175,9 @@ fn atomics_do_not_race_with_atomics() {
          ld.shared.u32 %r5, [%r4]; st.global.u32 [%out], %r5;",
     );
     leaves(&[64], &sum, &two_warps());
-    let mixed = started("@%p4 st.shared.u32 [%r4], 0; bar.sync 0; @%p1 red.shared.add.u32 [%r4], 1; @%p2 ld.shared.u32 %r5, [%r4];");
+    let mixed = started(
+        "@%p4 st.shared.u32 [%r4], 0; bar.sync 0; @%p1 red.shared.add.u32 [%r4], 1; @%p2 ld.shared.u32 %r5, [%r4];",
+    );
     refuses(FaultKind::SharedRace, "red.shared", &mixed, &two_warps());
 }
 
@@ -148,9 +193,29 @@ fn flags_order_if_they_release_and_acquire() {
         .replacen("st.shared.u32 [%r4+128], 0", "@%p4 st.shared.u32 [%r4+128], 0", 1)
     };
     let run = two_warps();
-    leaves(&[7], &pass("st.release.cta.shared.u32", "ld.acquire.cta.shared.u32", ""), &run);
-    leaves(&[7], &pass("fence.acq_rel.cta; st.relaxed.cta.shared.u32", "ld.relaxed.cta.shared.u32", "fence.acq_rel.cta;"), &run);
-    leaves(&[7], &pass("membar.cta; st.volatile.shared.u32", "ld.volatile.shared.u32", "membar.cta;"), &run);
+    leaves(
+        &[7],
+        &pass("st.release.cta.shared.u32", "ld.acquire.cta.shared.u32", ""),
+        &run,
+    );
+    leaves(
+        &[7],
+        &pass(
+            "fence.acq_rel.cta; st.relaxed.cta.shared.u32",
+            "ld.relaxed.cta.shared.u32",
+            "fence.acq_rel.cta;",
+        ),
+        &run,
+    );
+    leaves(
+        &[7],
+        &pass(
+            "membar.cta; st.volatile.shared.u32",
+            "ld.volatile.shared.u32",
+            "membar.cta;",
+        ),
+        &run,
+    );
     let race = |body: &str| refuses(FaultKind::SharedRace, "nothing that orders", body, &run);
     race(&pass("st.relaxed.cta.shared.u32", "ld.acquire.cta.shared.u32", ""));
     race(&pass("st.release.cta.shared.u32", "ld.relaxed.cta.shared.u32", ""));
@@ -161,23 +226,40 @@ fn flags_order_if_they_release_and_acquire() {
 fn aligned_instructions_in_partly_active_warps() {
     let partial = |says: &str, body: &str| refuses(FaultKind::PartialWarp, says, &started(body), &two_warps());
     partial("lanes 0x00000001", "@%p3 bar.sync 0;");
-    partial("0x0000ffff", "setp.ge.u32 %p5, %r3, 16; @%p5 bra SKIP; bar.sync 0; SKIP: add.u32 %r5, %r5, 1;");
+    partial(
+        "0x0000ffff",
+        "setp.ge.u32 %p5, %r3, 16; @%p5 bra SKIP; bar.sync 0; SKIP: add.u32 %r5, %r5, 1;",
+    );
     partial("lanes", "@%p3 bra OTHER; bar.sync 0; ret; OTHER: bar.sync 0;");
     partial("lanes", "@%p3 barrier.cluster.arrive.aligned;");
     let mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r8,%r9,%r10,%r11}, {%r8,%r9,%r10,%r11}, {%r8,%r9}, {%r8,%r9,%r10,%r11};";
     partial("exited", &format!("@%p3 ret; {mma}"));
     partial("lanes", &format!("@%p3 {mma}"));
-    refuses(FaultKind::PartialWarp, "never existed", &started(mma), &one_warp().block(40));
+    refuses(
+        FaultKind::PartialWarp,
+        "never existed",
+        &started(mma),
+        &one_warp().block(40),
+    );
     // Lanes that come late are waited for; lanes that have exited are not missed at a barrier.
     let late = "@!%p3 bra JOIN; mov.u32 %r5, 0; SPIN: add.u32 %r5, %r5, 1; setp.lt.u32 %p5, %r5, 40000; @%p5 bra SPIN;
         JOIN: bar.sync 0; st.global.u32 [%out], 3;";
     leaves(&[3], &started(late), &two_warps());
-    leaves(&[3], &started("@%p3 ret; bar.sync 0; st.global.u32 [%out], 3;"), &two_warps());
+    leaves(
+        &[3],
+        &started("@%p3 ret; bar.sync 0; st.global.u32 [%out], 3;"),
+        &two_warps(),
+    );
 }
 
 #[test]
 fn deadlocks() {
-    refuses(FaultKind::Deadlock, "waits for barrier 0 (32 of 64 threads", &started("@%p1 bar.sync 0, 64;"), &two_warps());
+    refuses(
+        FaultKind::Deadlock,
+        "waits for barrier 0 (32 of 64 threads",
+        &started("@%p1 bar.sync 0, 64;"),
+        &two_warps(),
+    );
     // An exit makes up for an absence only where all threads are waited for.
     leaves(&[0], &started("@%p1 bar.sync 0;"), &two_warps());
     let phase = started(
@@ -185,39 +267,89 @@ fn deadlocks() {
          WAIT: mbarrier.try_wait.parity.shared.b64 %p5, [%r4], 0; @!%p5 bra WAIT;",
     );
     refuses(FaultKind::Deadlock, "try_wait", &phase, &two_warps());
-    let cluster = started("mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p5, %r5, 0; barrier.cluster.arrive; @%p5 barrier.cluster.wait; @%p5 barrier.cluster.arrive; @%p5 barrier.cluster.wait; @!%p5 barrier.sync %r2, 64;");
-    refuses(FaultKind::Deadlock, "cluster barrier", &cluster, &two_warps().cluster(2));
-    let members = started("@%p3 bra ONE; shfl.sync.idx.b32 %r5, %r3, 0, 31, -1; ret; ONE: shfl.sync.idx.b32 %r5, %r3, 1, 31, -1;");
-    refuses(FaultKind::Deadlock, "waits for the lanes 0xffffffff", &members, &one_warp());
+    let cluster = started(
+        "mov.u32 %r5, %cluster_ctarank; setp.eq.u32 %p5, %r5, 0; barrier.cluster.arrive; @%p5 barrier.cluster.wait; @%p5 barrier.cluster.arrive; @%p5 barrier.cluster.wait; @!%p5 barrier.sync %r2, 64;",
+    );
+    refuses(
+        FaultKind::Deadlock,
+        "cluster barrier",
+        &cluster,
+        &two_warps().cluster(2),
+    );
+    let members = started(
+        "@%p3 bra ONE; shfl.sync.idx.b32 %r5, %r3, 0, 31, -1; ret; ONE: shfl.sync.idx.b32 %r5, %r3, 1, 31, -1;",
+    );
+    refuses(
+        FaultKind::Deadlock,
+        "waits for the lanes 0xffffffff",
+        &members,
+        &one_warp(),
+    );
 }
 
 #[test]
 fn endless_spins() {
     let mut run = two_warps();
-    run.limits = Limits { idle_instructions: 200_000, ..Limits::default() };
-    refuses(FaultKind::Deadlock, "nothing visible", "WAIT: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra WAIT;", &run);
+    run.limits = Limits {
+        idle_instructions: 200_000,
+        ..Limits::default()
+    };
+    refuses(
+        FaultKind::Deadlock,
+        "nothing visible",
+        "WAIT: ld.volatile.global.u32 %r1, [%out]; setp.eq.u32 %p1, %r1, 0; @%p1 bra WAIT;",
+        &run,
+    );
     refuses(FaultKind::Deadlock, "nothing visible", "WAIT: bra WAIT;", &run);
-    run.limits = Limits { total_instructions: 200_000, ..Limits::default() };
-    refuses(FaultKind::Deadlock, "all instructions", "WAIT: st.global.u32 [%out], 1; bra WAIT;", &run);
+    run.limits = Limits {
+        total_instructions: 200_000,
+        ..Limits::default()
+    };
+    refuses(
+        FaultKind::Deadlock,
+        "all instructions",
+        "WAIT: st.global.u32 [%out], 1; bra WAIT;",
+        &run,
+    );
 }
 
 #[test]
 fn misused_mbarriers() {
     let misuse = |says: &str, body: &str| refuses(FaultKind::Mbarrier, says, &started(body), &one_warp());
     misuse("no mbarrier", "@%p4 mbarrier.arrive.shared.b64 _, [%r4];");
-    misuse("lives here already", "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.init.shared.b64 [%r4], 1;");
-    misuse("invalidate it first", "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 ld.shared.u32 %r5, [%r4+4];");
-    misuse("too many", "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.arrive.shared.b64 _, [%r4], 2;");
+    misuse(
+        "lives here already",
+        "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.init.shared.b64 [%r4], 1;",
+    );
+    misuse(
+        "invalidate it first",
+        "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 ld.shared.u32 %r5, [%r4+4];",
+    );
+    misuse(
+        "too many",
+        "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.arrive.shared.b64 _, [%r4], 2;",
+    );
     misuse("0 arrivals", "@%p4 mbarrier.init.shared.b64 [%r4], 0;");
-    misuse("no mbarrier", "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.inval.shared.b64 [%r4]; @%p4 mbarrier.arrive.shared.b64 _, [%r4];");
-    misuse("1048576 bytes", "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 1048576;");
+    misuse(
+        "no mbarrier",
+        "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.inval.shared.b64 [%r4]; @%p4 mbarrier.arrive.shared.b64 _, [%r4];",
+    );
+    misuse(
+        "1048576 bytes",
+        "@%p4 mbarrier.init.shared.b64 [%r4], 1; @%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 1048576;",
+    );
     refuses(
         FaultKind::SharedRace,
         "initialised at",
-        &started("@%p4 mbarrier.init.shared.b64 [%r4], 2; @%p4 st.relaxed.cta.shared.u32 [%r4+64], 1; @%p1 bra END;
+        &started(
+            "@%p4 mbarrier.init.shared.b64 [%r4], 2; @%p4 st.relaxed.cta.shared.u32 [%r4+64], 1; @%p1 bra END;
             WAIT: ld.relaxed.cta.shared.u32 %r5, [%r4+64]; setp.eq.u32 %p5, %r5, 0; @%p5 bra WAIT;
-            mbarrier.arrive.shared.b64 _, [%r4]; END:")
-        .replace("setp.eq.u32 %p1", "st.relaxed.cta.shared.u32 [%r4+64], 0; bar.sync 0; setp.eq.u32 %p1"),
+            mbarrier.arrive.shared.b64 _, [%r4]; END:",
+        )
+        .replace(
+            "setp.eq.u32 %p1",
+            "st.relaxed.cta.shared.u32 [%r4+64], 0; bar.sync 0; setp.eq.u32 %p1",
+        ),
         &two_warps(),
     );
 }
@@ -241,13 +373,19 @@ fn reads_before_the_launch_before_has_finished() {
     early("ld.global.u32 %r1, [%out];");
     early("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%out];");
     early("atom.global.add.u32 %r1, [%out], 1;");
-    early("mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 32;
+    early(
+        "mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 32;
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4+16], [%out], 16, [%r4];"
-        .replace("mbarrier.init", "elect.sync _|%p1, -1; @!%p1 ret; mbarrier.init").as_str());
+            .replace("mbarrier.init", "elect.sync _|%p1, -1; @!%p1 ret; mbarrier.init")
+            .as_str(),
+    );
     let fine = |body: &str, overlap: bool| assert!(then(body, overlap).is_ok(), "{body}");
     fine("ld.global.u32 %r1, [%out];", false);
     fine("griddepcontrol.wait; ld.global.u32 %r1, [%out];", true);
-    fine("ld.global.u32 %r1, [%out+4]; ld.global.u32 %r1, [%out+12]; ld.global.u32 %r1, [%out+2048];", true);
+    fine(
+        "ld.global.u32 %r1, [%out+4]; ld.global.u32 %r1, [%out+12]; ld.global.u32 %r1, [%out+2048];",
+        true,
+    );
 
     // Through a launch in between that never waits, the first one's result stays unfinished even after a wait.
     let through = |between: &str| {
@@ -256,7 +394,11 @@ fn reads_before_the_launch_before_has_finished() {
         run.overlaps = Some(first);
         let (second, _) = run.on(&module(&kernel(between)), &memory).unwrap();
         run.overlaps = Some(second);
-        run.on(&module(&kernel("griddepcontrol.wait; ld.global.u32 %r1, [%out];")), &memory).map(|_| ())
+        run.on(
+            &module(&kernel("griddepcontrol.wait; ld.global.u32 %r1, [%out];")),
+            &memory,
+        )
+        .map(|_| ())
     };
     let fault = through("griddepcontrol.launch_dependents;").unwrap_err();
     assert!(fault.to_string().contains("a launch between"), "{fault}");
@@ -271,7 +413,8 @@ fn the_host_may_overwrite_what_a_launch_wrote() {
     memory.write(out, &[1; 4]).unwrap();
     let mut run = Run::new("k").u64(out);
     run.overlaps = Some(id);
-    run.on(&support::module(&kernel("ld.global.u32 %r1, [%out];")), &memory).unwrap();
+    run.on(&support::module(&kernel("ld.global.u32 %r1, [%out];")), &memory)
+        .unwrap();
 }
 
 #[test]
@@ -280,7 +423,10 @@ fn operands_that_are_not_allowed() {
     bad("barrier 16", "mov.u32 %r5, 16; barrier.sync %r5;");
     bad("multiple of 32", "bar.sync 0, 40;");
     bad("leaves it out", "shfl.sync.idx.b32 %r5, %r3, 0, 31, 0xfffffffe;");
-    bad("does not take part", "setp.lt.u32 %p5, %r3, 16; @!%p5 ret; shfl.sync.idx.b32 %r5, %r3, 20, 31, 0xffff;");
+    bad(
+        "does not take part",
+        "setp.lt.u32 %p5, %r3, 16; @!%p5 ret; shfl.sync.idx.b32 %r5, %r3, 20, 31, 0xffff;",
+    );
     bad("without having arrived", "barrier.cluster.wait;");
     bad("second time", "barrier.cluster.arrive; barrier.cluster.arrive;");
     bad("to wait for", "@%p1 bar.sync 0, 64; @%p2 bar.sync 0;");

@@ -153,13 +153,9 @@ impl Graph {
         let mut predecessors = vec![Vec::new(); n + 1];
         let mut successors = self.successors.clone();
         successors.push(Vec::new());
-        for block in 0..n {
-            if self.exits[block] {
-                successors[block].push(exit);
-            }
-            for &s in &successors[block] {
-                predecessors[s].push(block);
-            }
+        for (block, next) in successors[..n].iter_mut().enumerate() {
+            next.extend(self.exits[block].then_some(exit));
+            next.iter().for_each(|&s| predecessors[s].push(block));
         }
         let Some(parent) = immediate_dominators(exit, &predecessors, &successors) else {
             return Vec::new();
@@ -167,9 +163,9 @@ impl Graph {
         // Blocks from which the exit cannot be reached are nobody's children: they get intervals of their own.
         let mut children = vec![Vec::new(); n + 1];
         let mut roots = vec![exit];
-        for block in 0..n {
-            match parent[block] {
-                Some(p) => children[p].push(block),
+        for (block, parent) in parent[..n].iter().enumerate() {
+            match parent {
+                Some(p) => children[*p].push(block),
                 None => roots.push(block),
             }
         }
@@ -201,11 +197,7 @@ impl Graph {
 }
 
 /// Cooper, Harvey and Kennedy's algorithm from `root` along `forward`; `None` where it takes too long.
-fn immediate_dominators(
-    root: usize,
-    forward: &[Vec<usize>],
-    backward: &[Vec<usize>],
-) -> Option<Vec<Option<usize>>> {
+fn immediate_dominators(root: usize, forward: &[Vec<usize>], backward: &[Vec<usize>]) -> Option<Vec<Option<usize>>> {
     let n = forward.len();
     let mut finished = Vec::with_capacity(n);
     let mut seen = vec![false; n];

@@ -1,7 +1,7 @@
 //! Who knows of whom: fences, strong accesses, and the order that they make between warps.
 
-use super::cluster::Cluster;
 use super::clock::{Clock, Epoch, FIRST_WARP, STARTED, WAITED};
+use super::cluster::Cluster;
 use super::report::{Trouble, trouble};
 use crate::error::FaultKind;
 use crate::program::{Fence, Order};
@@ -109,7 +109,10 @@ impl Cluster<'_> {
             return Ok(());
         }
         if rank >= self.ctas.len() {
-            let detail = format!("the cluster has no CTA of rank {rank}, its ranks are 0 to {}", self.ctas.len() - 1);
+            let detail = format!(
+                "the cluster has no CTA of rank {rank}, its ranks are 0 to {}",
+                self.ctas.len() - 1
+            );
             return Err(trouble(FaultKind::OutOfBounds, lane, detail));
         }
         if self.warps[w].clock.get(STARTED) == 0 {

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::Env;
 use super::cluster::{Cluster, Turn};
 use super::special::MULTIPROCESSORS;
-use super::Env;
 use crate::counters::{Counters, Traffic};
 use crate::error::Fault;
 
@@ -100,8 +100,14 @@ impl Totals {
 
     fn add(&mut self, cluster: &Cluster<'_>) {
         self.tally.iter_mut().zip(&cluster.tally).for_each(|(a, b)| *a += b);
-        self.traffic.iter_mut().zip(&cluster.view.traffic).for_each(|(a, b)| a.add(b));
-        self.conflicts.iter_mut().zip(cluster.conflicts).for_each(|(a, b)| *a += b);
+        self.traffic
+            .iter_mut()
+            .zip(&cluster.view.traffic)
+            .for_each(|(a, b)| a.add(b));
+        self.conflicts
+            .iter_mut()
+            .zip(cluster.conflicts)
+            .for_each(|(a, b)| *a += b);
     }
 
     fn counters(self, env: &Env<'_>) -> Counters {
@@ -137,7 +143,12 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(env: &'a Env<'a>, next: &'a AtomicU64, totals: &'a Mutex<Totals>) -> Self {
-        Worker { env, next, totals, running: Vec::new() }
+        Worker {
+            env,
+            next,
+            totals,
+            running: Vec::new(),
+        }
     }
 
     fn admit(&mut self, seed: u64) -> bool {
@@ -218,7 +229,9 @@ impl<'a> Worker<'a> {
             let start = self.running[i].executed;
             let burst = 1 << random.below(9);
             let Some(turn) = self.step(i, burst) else { return };
-            let Some(idle) = self.account(i, start, turn) else { return };
+            let Some(idle) = self.account(i, start, turn) else {
+                return;
+            };
             if turn == Turn::Done {
                 self.finish(i);
                 room = most;
@@ -233,7 +246,11 @@ impl<'a> Worker<'a> {
     fn account(&mut self, i: usize, start: u64, turn: Turn) -> Option<u64> {
         let (env, cluster) = (self.env, &mut self.running[i]);
         let executed = cluster.executed - start;
-        let cost = if turn == Turn::Idle { executed + IDLE_ROUND } else { executed };
+        let cost = if turn == Turn::Idle {
+            executed + IDLE_ROUND
+        } else {
+            executed
+        };
         let total = env.state.total.fetch_add(executed, Relaxed) + executed;
         let idle = if std::mem::take(&mut cluster.progress) {
             env.state.idle.store(0, Relaxed);

@@ -64,11 +64,7 @@ pub(super) enum Objection {
     /// It is part of an mbarrier.
     Barrier,
     /// Another access is not ordered before this one.
-    Race {
-        other: Epoch,
-        site: u32,
-        wrote: bool,
-    },
+    Race { other: Epoch, site: u32, wrote: bool },
 }
 
 impl Shadow {
@@ -113,7 +109,11 @@ impl Shadow {
     fn touch_word(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
         let flags = self.flags[word];
         if flags & (FLIGHT | BARRIER) != 0 {
-            let objection = if flags & BARRIER != 0 { Objection::Barrier } else { Objection::InFlight };
+            let objection = if flags & BARRIER != 0 {
+                Objection::Barrier
+            } else {
+                Objection::InFlight
+            };
             return Err((bytes.trailing_zeros(), objection));
         }
         let reads = matches!(touch, Touch::Read | Touch::CopyRead(_));
@@ -265,10 +265,7 @@ fn enter(
         let set = &mut sets[set];
         set.retain(|&(other, _)| other.actor() != reader.actor() && !who.clock.knows(other));
         set.push((reader, who.site));
-    } else if cell.read == Epoch::NEVER
-        || cell.read.actor() == reader.actor()
-        || who.clock.knows(cell.read)
-    {
+    } else if cell.read == Epoch::NEVER || cell.read.actor() == reader.actor() || who.clock.knows(cell.read) {
         cell.read = reader;
         cell.read_site = who.site;
     } else {

@@ -216,9 +216,7 @@ impl Warp {
 
     /// Whether other lanes will come to where this group stands.
     fn is_behind(&self, group: &Group, program: &Program) -> bool {
-        (self.groups.iter()).any(|other| {
-            other.pc < group.pc && program.post_dominates(group.pc, other.pc)
-        })
+        (self.groups.iter()).any(|other| other.pc < group.pc && program.post_dominates(group.pc, other.pc))
     }
 
     fn join_groups(&mut self) {

@@ -79,7 +79,10 @@ impl<'a> Run<'a> {
             params: &self.params,
             overlaps: self.overlaps,
         };
-        let options = Options { seed: self.seed, limits: self.limits.clone() };
+        let options = Options {
+            seed: self.seed,
+            limits: self.limits.clone(),
+        };
         launch(module, memory, &what, &options).map(|outcome| (outcome.id, outcome.counters))
     }
 }
@@ -110,7 +113,10 @@ pub(crate) fn memory() -> Memory {
 pub(crate) fn read_u32(memory: &Memory, address: u64, count: usize) -> Vec<u32> {
     let mut bytes = vec![0; count * 4];
     memory.read(address, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect()
 }
 
 pub(crate) fn write_u32(memory: &Memory, address: u64, values: &[u32]) {
@@ -122,7 +128,10 @@ pub(crate) fn write_u32(memory: &Memory, address: u64, values: &[u32]) {
 pub(crate) fn words(body: &str, run: &Run<'_>, words: usize) -> Vec<u32> {
     let (memory, module) = (memory(), module(&kernel(body)));
     let out = memory.allocate(words as u64 * 4).unwrap();
-    run.clone().u64(out).on(&module, &memory).unwrap_or_else(|error| panic!("{error}"));
+    run.clone()
+        .u64(out)
+        .on(&module, &memory)
+        .unwrap_or_else(|error| panic!("{error}"));
     read_u32(&memory, out, words)
 }
 
@@ -145,7 +154,10 @@ pub(crate) fn refuses(kind: FaultKind, says: &str, body: &str, run: &Run<'_>) ->
         run.seed = seed;
         let fault = fault(body, &run);
         assert_eq!(fault.kind, kind, "seed {seed:?}: {fault}");
-        assert!(fault.to_string().contains(says), "seed {seed:?}: `{says}` is not in: {fault}");
+        assert!(
+            fault.to_string().contains(says),
+            "seed {seed:?}: `{says}` is not in: {fault}"
+        );
         last = Some(fault);
     }
     last.unwrap()
