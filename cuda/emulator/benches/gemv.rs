@@ -24,7 +24,9 @@ fn gemv(bencher: Bencher<'_, '_>, seed: Option<u64>) {
         let bytes = u64::from(elements) * 2;
         let address = memory.allocate(bytes).expect("the memory has room");
         // 1.0 in every element.
-        memory.fill(address, &[0x80, 0x3f], u64::from(elements)).expect("the buffer is live");
+        memory
+            .fill(address, &[0x80, 0x3f], u64::from(elements))
+            .expect("the buffer is live");
         address
     };
     let mut params = Vec::new();
@@ -41,6 +43,9 @@ fn gemv(bencher: Bencher<'_, '_>, seed: Option<u64>) {
         params: &params,
         overlaps: None,
     };
-    let options = Options { seed, limits: Limits::default() };
+    let options = Options {
+        seed,
+        limits: Limits::default(),
+    };
     bencher.bench_local(|| launch(&module, &memory, &what, &options).expect("the kernel runs"));
 }

@@ -55,7 +55,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            idle_instructions: 50_000_000,
+            idle_instructions: 10_000_000,
             total_instructions: 1_000_000_000_000,
         }
     }

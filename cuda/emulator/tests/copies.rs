@@ -138,6 +138,11 @@ fn stores_in_bulk() {
         &store("cp.async.bulk.wait_group.read 1; st.shared.u32 [%r5], 99; cp.async.bulk.wait_group 0;"),
         &run(),
     );
+    // The fence may stand on either side of the barrier, but it must stand somewhere.
+    let unfenced = store("cp.async.bulk.wait_group 0;").replace("fence.proxy.async.shared::cta;", "");
+    refuses(FaultKind::AsyncCopy, "fence.proxy.async", &unfenced, &run());
+    let late = unfenced.replace("@!%p1 bra END;", "fence.proxy.async; @!%p1 bra END;");
+    leaves(&expected, &late, &run());
     let unwritten = format!("{START}@!%p1 ret; cp.async.bulk.global.shared::cta.bulk_group [%out], [%r5], 16;");
     refuses(FaultKind::UninitialisedShared, "copies from", &unwritten, &run());
 }

@@ -5,7 +5,7 @@ use super::cluster::{Cluster, Next};
 use super::global::Place;
 use super::mbarrier::BYTES as BARRIER_BYTES;
 use super::report::{Trouble, trouble};
-use super::shadow::{Objection, Touch, Who};
+use super::shadow::{Objection, Touch};
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{Bulk, Mask, Space, WARP};
@@ -129,15 +129,7 @@ impl Cluster<'_> {
             let base = u64::from(crate::program::CLUSTER_STRIDE) * (rank as u64 + 1);
             let object_at = base + u64::from(crate::program::SHARED_BASE) + u64::from(barrier_at);
             self.object(w, Space::Cluster, object_at, lane, site, false)?;
-            let epoch = self.now(w, false);
-            let who = Who {
-                epoch,
-                clock: &self.warps[w].clock,
-                site,
-            };
-            let touched = self.ctas[rank]
-                .shadow
-                .touch(at as usize, bytes as usize, Touch::CopyWrite, who);
+            let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {
                 let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
                 if matches!(objection, Objection::Race { .. }) {
@@ -168,14 +160,8 @@ impl Cluster<'_> {
         let (rank, at) = (rank as usize, at as usize);
         self.warps[w].copies_read += 1;
         let read = Epoch::new(self.reader(w), self.warps[w].copies_read, false);
-        let epoch = self.now(w, false);
-        let who = Who {
-            epoch,
-            clock: &self.warps[w].clock,
-            site,
-        };
         let touch = Touch::CopyRead(read);
-        if let Err((byte, objection)) = self.ctas[rank].shadow.touch(at, bytes as usize, touch, who) {
+        if let Err((byte, objection)) = self.touch(w, false, (rank, at, bytes as usize), touch, site) {
             return Err(self.objection(rank, byte, touch, lane, objection));
         }
         Ok(Source::Shared { rank, at, read })

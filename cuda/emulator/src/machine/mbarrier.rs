@@ -3,7 +3,7 @@
 use super::clock::{Clock, Epoch};
 use super::cluster::{Cluster, Next};
 use super::report::{Trouble, trouble};
-use super::shadow::{Touch, Who};
+use super::shadow::Touch;
 use super::warp::{Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{Mask, Mbarrier as Instruction, MbarrierKind, Space, WARP};
@@ -217,15 +217,7 @@ impl Cluster<'_> {
             return Err(trouble(FaultKind::Mbarrier, lane, detail));
         }
         let epoch = self.now(w, false);
-        let who = Who {
-            epoch,
-            clock: &self.warps[w].clock,
-            site,
-        };
-        if let Err((byte, objection)) = self.ctas[rank]
-            .shadow
-            .touch(at as usize, BYTES as usize, Touch::Write, who)
-        {
+        if let Err((byte, objection)) = self.touch(w, false, (rank, at as usize, BYTES as usize), Touch::Write, site) {
             return Err(self.objection(rank, byte, Touch::Write, lane, objection));
         }
         self.ctas[rank].shadow.set_barrier(at as usize, true);

@@ -80,6 +80,13 @@ impl Cluster<'_> {
                 FaultKind::UninitialisedShared,
                 format!("{does} {place}, which nothing has written"),
             ),
+            Objection::Unfenced { site } => (
+                FaultKind::AsyncCopy,
+                format!(
+                    "{does} {place}, written at {} with no `fence.proxy.async` between the two, so that the copy may not see it",
+                    self.name_site(site)
+                ),
+            ),
             Objection::Barrier => (
                 FaultKind::Mbarrier,
                 format!("{does} {place}, where an mbarrier object lives; invalidate it first"),

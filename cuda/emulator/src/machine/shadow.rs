@@ -42,6 +42,8 @@ pub(super) struct Who<'a> {
     pub(super) epoch: Epoch,
     pub(super) clock: &'a Clock,
     pub(super) site: u32,
+    /// Actors from here on are copies, whose writes other copies see without a proxy fence.
+    pub(super) copiers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub(super) enum Objection {
     InFlight,
     /// It is part of an mbarrier.
     Barrier,
+    /// A warp wrote it, and no proxy fence lets copies see that.
+    Unfenced { site: u32 },
     /// Another access is not ordered before this one.
     Race { other: Epoch, site: u32, wrote: bool },
 }
@@ -253,6 +257,9 @@ fn enter(
     }
     let reader = match touch {
         Touch::Read => who.epoch,
+        Touch::CopyRead(_) if cell.write.actor() < who.copiers && !who.clock.copies_see(cell.write) => {
+            return Err(Objection::Unfenced { site: cell.write_site });
+        }
         Touch::CopyRead(epoch) => epoch,
         Touch::Write | Touch::CopyWrite => {
             return enter_write(cell, touch == Touch::Write, who, sets, free_sets);
