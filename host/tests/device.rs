@@ -95,7 +95,7 @@ fn arguments_are_checked() {
     let err = engine.project(&projection, &x, 2, &mut inside, &stream).unwrap_err();
     assert!(matches!(err, Error::Overlapping { .. }), "{err}");
 
-    let one = plan(&engine.request(&projection, &x, 9)).unwrap();
+    let one = plan(&engine.request(&projection, &x, 33)).unwrap();
     for other in [None, one.as_ref()] {
         let err = engine
             .project_as(other, &projection, &x, 2, &mut y, &stream, Overlap::None)

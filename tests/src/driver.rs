@@ -42,46 +42,62 @@ pub fn current() -> ffi::CUcontext {
     context
 }
 
-/// Loads PTX, which may hold any bytes but zero, into the current context; else the code and the compiler's words.
-pub fn load_bytes(ptx: &[u8]) -> Result<ffi::CUmodule, (u32, String)> {
-    let ptx: Vec<u8> = ptx.iter().copied().filter(|&byte| byte != 0).chain([0]).collect();
-    let mut log = vec![0u8; 4096];
-    let mut options = [
-        ffi::jit_option::ERROR_LOG_BUFFER,
-        ffi::jit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
-    ];
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
-    let mut module = null_mut();
-    // SAFETY: the text ends in a zero byte; two options with their values, and a buffer of the size given.
-    let code = unsafe {
-        ffi::cuModuleLoadDataEx(
-            &raw mut module,
-            ptx.as_ptr().cast(),
-            2,
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    let words = log.split(|&byte| byte == 0).next().unwrap_or_default();
-    match code {
-        0 => Ok(module),
-        code => Err((code, String::from_utf8_lossy(words).into_owned())),
+/// A module in the context that was current when it was loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Module(ffi::CUmodule);
+
+/// A kernel of a module.
+#[derive(Clone, Copy, Debug)]
+pub struct Function(ffi::CUfunction);
+
+impl Module {
+    /// Loads PTX, which may hold any bytes but zero, into the current context; else the code and the compiler's words.
+    pub fn try_load(ptx: &[u8]) -> Result<Self, (u32, String)> {
+        let ptx: Vec<u8> = ptx.iter().copied().filter(|&byte| byte != 0).chain([0]).collect();
+        let mut log = vec![0u8; 4096];
+        let mut options = [
+            ffi::jit_option::ERROR_LOG_BUFFER,
+            ffi::jit_option::ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+        let mut module = null_mut();
+        // SAFETY: the text ends in a zero byte; two options with their values, and a buffer of the size given.
+        let code = unsafe {
+            ffi::cuModuleLoadDataEx(
+                &raw mut module,
+                ptx.as_ptr().cast(),
+                2,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        let words = log.split(|&byte| byte == 0).next().unwrap_or_default();
+        match code {
+            0 => Ok(Module(module)),
+            code => Err((code, String::from_utf8_lossy(words).into_owned())),
+        }
     }
-}
 
-/// Loads PTX text that must be right.
-pub fn load(ptx: &str) -> ffi::CUmodule {
-    load_bytes(ptx.as_bytes()).unwrap_or_else(|(code, words)| panic!("PTX was refused with {code}: {words}"))
-}
+    /// Loads PTX text that must be right.
+    pub fn load(ptx: &str) -> Self {
+        Self::try_load(ptx.as_bytes()).unwrap_or_else(|(code, words)| panic!("PTX was refused with {code}: {words}"))
+    }
 
-/// The kernel of that name.
-pub fn function(module: ffi::CUmodule, name: &str) -> ffi::CUfunction {
-    let name = CString::new(name).expect("a name without zero bytes");
-    let mut function = null_mut();
-    // SAFETY: writes one handle.
-    let code = unsafe { ffi::cuModuleGetFunction(&raw mut function, module, name.as_ptr().cast::<c_char>()) };
-    assert_eq!(code, 0, "{name:?}");
-    function
+    /// The kernel of that name.
+    pub fn function(self, name: &str) -> Function {
+        let name = CString::new(name).expect("a name without zero bytes");
+        let mut function = null_mut();
+        // SAFETY: writes one handle.
+        let code = unsafe { ffi::cuModuleGetFunction(&raw mut function, self.0, name.as_ptr().cast::<c_char>()) };
+        assert_eq!(code, 0, "{name:?}");
+        Function(function)
+    }
+
+    /// Unloads the module.
+    pub fn unload(self) {
+        // SAFETY: a handle of ours; the driver refuses one that is gone.
+        assert_eq!(unsafe { ffi::cuModuleUnload(self.0) }, 0);
+    }
 }
 
 /// Device memory with these bytes, freed with its context.
@@ -122,7 +138,11 @@ pub struct Launch {
 
 impl Launch {
     /// Launches a kernel of one by-value parameter and returns the launch's own code.
-    pub fn run<T>(&self, function: ffi::CUfunction, argument: &T) -> u32 {
+    ///
+    /// # Safety
+    ///
+    /// The kernel takes one parameter of the argument's size.
+    pub unsafe fn run<T>(&self, function: Function, argument: &T) -> u32 {
         let attributes = [
             ffi::CUlaunchAttribute::cluster([self.cluster, 1, 1]),
             ffi::CUlaunchAttribute::programmatic_serialization(),
@@ -139,9 +159,12 @@ impl Launch {
             attrs: attributes.as_ptr(),
             numAttrs: if self.overlaps { 2 } else { 1 },
         };
+        let most = ffi::function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: takes a handle and numbers. Should it fail, the launch does.
+        unsafe { ffi::cuFuncSetAttribute(function.0, most, self.shared as i32) };
         let mut parameters = [(&raw const *argument).cast_mut().cast::<c_void>()];
-        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them.
-        unsafe { ffi::cuLaunchKernelEx(&raw const config, function, parameters.as_mut_ptr(), null_mut()) }
+        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them; the rest is promised.
+        unsafe { ffi::cuLaunchKernelEx(&raw const config, function.0, parameters.as_mut_ptr(), null_mut()) }
     }
 }
 

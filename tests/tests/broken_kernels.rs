@@ -1,17 +1,102 @@
 //! The shipped kernels with one step taken out of their PTX: every step is needed, and the emulator says so.
 
 use hopper_cuda_driver::{Choice, emulated, select};
-use hopper_proj::instances::{Gemv, GemvArgs};
+use hopper_proj::instances::{GEMV_BF16, Gemv, GemvArgs};
 use hopper_proj::{bf16, plan, weights};
-use hopper_proj_tests::driver::{self, Launch, OwnContext};
+use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
 use hopper_proj_tests::{Values, bits, check, shape, shipped};
 
-/// A kernel with a cluster.
-const KERNEL: &str = "gemv_bf16_sm90_w4c2s2g1n1r2x8";
-/// One cluster of 32 rows; for each of its 8 warps more chunks of columns than its ring has stages. The result is the x of the second launch.
-const N: usize = 32;
-const K: usize = 8 * 64 * 3;
 const M: usize = 5;
+/// What is wrong must be found in any interleaving: as the machine's cores have it, and as a seed does.
+const SEEDS: [Option<u64>; 2] = [None, Some(1)];
+
+/// Two layers, the second behind the first, for one cluster of an instance.
+struct Chain {
+    instance: &'static Gemv,
+    n: usize,
+    k: usize,
+    x: Vec<bf16>,
+    w: Vec<bf16>,
+    v: Vec<bf16>,
+}
+
+impl Chain {
+    /// Every warp gets one chunk of columns more than its ring has stages.
+    fn new(instance: &'static Gemv, values: &mut Values) -> Self {
+        let (n, k) = (
+            instance.rows(),
+            instance.k_slices() * 64 * instance.groups * (instance.stages + 1),
+        );
+        let [x, w, v] = [M * k, n * k, n * n].map(|len| values.bf16(len));
+        Chain {
+            instance,
+            n,
+            k,
+            x,
+            w,
+            v,
+        }
+    }
+
+    /// Runs y = x · Wᵀ with the kernel of this text in a new context, then z = y · Vᵀ right behind it; the code and the story, or y and z.
+    fn run(&self, ptx: &str, seed: Option<u64>) -> Result<[Vec<bf16>; 2], (u32, String)> {
+        let _context = OwnContext::new();
+        emulated::set_seed(seed);
+        let instance = self.instance;
+        let function = Module::load(ptx).function(instance.name);
+        let bytes = |values: &[bf16]| -> Vec<u8> { bits(values).iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let packed = |w: &[bf16], k| driver::memory(&bytes(&weights::bf16::pack(w, shape(self.n, k)).unwrap()));
+        let x = driver::memory(&bytes(&self.x));
+        let [y, z] = [(); 2].map(|()| driver::memory(&vec![0xff; M * self.n * 2]));
+        for (x, weights, y, k) in [
+            (x, packed(&self.w, self.k), y, self.k),
+            (y, packed(&self.v, self.n), z, self.n),
+        ] {
+            let args = GemvArgs {
+                x,
+                weights,
+                y,
+                m: M as u32,
+                n: self.n as u32,
+                k: k as u32,
+            };
+            let launch = Launch {
+                grid: [instance.cluster as u32, 1],
+                threads: instance.threads() as u32,
+                cluster: instance.cluster as u32,
+                shared: instance.shared_bytes() as u32,
+                overlaps: true,
+            };
+            // SAFETY: every projection takes `GemvArgs`.
+            match unsafe { launch.run(function, &args) } {
+                0 => {}
+                code => return Err((code, emulated::last_fault().unwrap_or_default())),
+            }
+        }
+        let read = |address| {
+            let bytes = driver::read(address, M * self.n * 2);
+            let bytes = bytes.map_err(|code| (code, emulated::last_fault().unwrap_or_default()))?;
+            let pairs = bytes.as_chunks().0.iter();
+            Ok(pairs.map(|&pair| bf16::from_le_bytes(pair)).collect())
+        };
+        Ok([read(y)?, read(z)?])
+    }
+
+    /// Fails unless a run of this text fails as it must, in every interleaving: with one of these codes, and a story of one of these kinds.
+    fn must_fail(&self, ptx: &str, without: &str, codes: &[u32], kinds: &[&str]) {
+        let name = self.instance.name;
+        for seed in SEEDS {
+            match self.run(ptx, seed) {
+                Ok(_) => panic!("{name} runs without {without}, and nobody complains (seed {seed:?})"),
+                Err((code, story)) => assert!(
+                    codes.contains(&code) && kinds.iter().any(|kind| story.starts_with(kind)) && story.contains(name),
+                    "{name} without {without}, seed {seed:?}: {} {story}",
+                    driver::name(code)
+                ),
+            }
+        }
+    }
+}
 
 /// The text with one statement replaced: of those that start with this mnemonic the `which`-th, from the last backwards where negative.
 fn replaced(text: &str, mnemonic: &str, which: isize, to: &str) -> String {
@@ -28,62 +113,21 @@ fn replaced(text: &str, mnemonic: &str, which: isize, to: &str) -> String {
     format!("{}{to}{}", &text[..start], &text[end + 1..])
 }
 
-/// Runs y = x · Wᵀ, then z = (y as x) · Vᵀ right behind it; the code, and y and z where there are any.
-fn run(ptx: &str, x: &[bf16], w: &[bf16], v: &[bf16]) -> Result<[Vec<bf16>; 2], (u32, String)> {
-    let instance: &Gemv = plan::instance(KERNEL).unwrap();
-    let function = driver::function(driver::load(ptx), KERNEL);
-    let bytes = |values: &[bf16]| bits(values).iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-    let packed = |w: &[bf16], n, k| driver::memory(&bytes(&weights::bf16::pack(w, shape(n, k)).unwrap()));
-    let there = driver::memory(&bytes(x));
-    let results = [(N, K), (N, N)].map(|(n, _)| driver::memory(&vec![0xff; M * n * 2]));
-    let layers = [
-        (there, packed(w, N, K), results[0], K),
-        (results[0], packed(v, N, N), results[1], N),
-    ];
-    for (x, weights, y, k) in layers {
-        let args = GemvArgs {
-            x,
-            weights,
-            y,
-            m: M as u32,
-            n: N as u32,
-            k: k as u32,
-        };
-        let launch = Launch {
-            grid: [instance.cluster as u32, 1],
-            threads: instance.threads() as u32,
-            cluster: instance.cluster as u32,
-            shared: instance.shared_bytes() as u32,
-            overlaps: true,
-        };
-        let code = launch.run(function, &args);
-        if code != 0 {
-            return Err((code, emulated::last_fault().unwrap_or_default()));
-        }
-    }
-    let read = |address| -> Result<Vec<bf16>, u32> {
-        let bytes = driver::read(address, M * N * 2)?;
-        let pairs = bytes.as_chunks().0.iter();
-        Ok(pairs.map(|&pair| bf16::from_le_bytes(pair)).collect())
-    };
-    let read = |address| read(address).map_err(|code| (code, emulated::last_fault().unwrap_or_default()));
-    Ok([read(results[0])?, read(results[1])?])
+fn without(text: &str, mnemonic: &str, which: isize) -> String {
+    replaced(text, mnemonic, which, "")
 }
 
+const LAUNCH_TIMEOUT: u32 = 702;
+const LAUNCH_FAILED: u32 = 719;
+
 #[test]
-fn each_step_of_the_kernel_is_needed() {
+fn each_step_is_missed_for_what_it_does() {
     select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-    let mut values = Values::fresh();
-    let (x, w, v) = (values.bf16(M * K), values.bf16(N * K), values.bf16(N * N));
-    let whole = shipped(&[KERNEL]);
-
-    let context = OwnContext::new();
-    let [y, z] = run(&whole, &x, &w, &v).unwrap();
-    check(&y, &x, &w, shape(N, K), M).unwrap();
-    check(&z, &y, &v, shape(N, N), M).unwrap();
-    drop(context);
-
-    let without = |text: &str, step: &str, which| replaced(text, step, which, "");
+    let chain = Chain::new(
+        plan::instance("gemv_bf16_sm90_w4c2s2g1n1r2x8").unwrap(),
+        &mut Values::fresh(),
+    );
+    let whole = shipped(&[chain.instance.name]);
     let (relaxed, arrive, wait) = (
         "barrier.cluster.arrive.relaxed.aligned",
         "barrier.cluster.arrive.aligned",
@@ -120,6 +164,7 @@ fn each_step_of_the_kernel_is_needed() {
             &[
                 "shared-memory race between warps",
                 "shared memory read before it was written",
+                "misuse of an asynchronous copy",
             ],
         ),
         (
@@ -128,14 +173,42 @@ fn each_step_of_the_kernel_is_needed() {
             &["misuse of an mbarrier"],
         ),
     ] {
-        let _context = OwnContext::new();
-        match run(&ptx, &x, &w, &v) {
-            Ok(_) => panic!("the kernel runs without {step}, and nobody complains"),
-            Err((code, story)) => assert!(
-                code == 719 && kinds.iter().any(|kind| story.starts_with(kind)) && story.contains(KERNEL),
-                "without {step}: {} {story}",
-                driver::name(code)
-            ),
+        chain.must_fail(&ptx, step, &[LAUNCH_FAILED], kinds);
+    }
+}
+
+/// Statements that order what different warps, launches or copies do; each occurrence of each must be there.
+const ORDERING: [&str; 7] = [
+    "mbarrier.init",
+    "mbarrier.arrive.expect_tx",
+    "cp.async.bulk",
+    "griddepcontrol.wait",
+    "bar.sync",
+    "barrier.cluster.arrive",
+    "barrier.cluster.wait",
+];
+
+#[test]
+fn no_ordering_statement_of_any_instance_can_go() {
+    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
+    let mut values = Values::fresh();
+    for instance in GEMV_BF16 {
+        let chain = Chain::new(instance, &mut values);
+        let whole = shipped(&[instance.name]);
+        for seed in SEEDS {
+            let [y, z] = chain.run(&whole, seed).unwrap();
+            check(&y, &chain.x, &chain.w, shape(chain.n, chain.k), M).unwrap();
+            check(&z, &y, &chain.v, shape(chain.n, chain.n), M).unwrap();
         }
+        let mut tried = 0;
+        for mnemonic in ORDERING {
+            for which in 0..whole.matches(mnemonic).count() {
+                let step = format!("`{mnemonic}` number {which}");
+                let ptx = without(&whole, mnemonic, which as isize);
+                chain.must_fail(&ptx, &step, &[LAUNCH_FAILED, LAUNCH_TIMEOUT], &[""]);
+                tried += 1;
+            }
+        }
+        assert!(tried >= 3 * instance.stages, "{}: {tried} statements", instance.name);
     }
 }

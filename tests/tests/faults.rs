@@ -2,7 +2,7 @@
 //! code, end its context and no other, and be told of in full. Always on the emulator: a GPU would not notice most of them.
 
 use hopper_cuda_driver::{Choice, emulated, ffi, select};
-use hopper_proj_tests::driver::{self, Launch, OwnContext};
+use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
 
 const ILLEGAL_ADDRESS: u32 = 700;
 const LAUNCH_TIMEOUT: u32 = 702;
@@ -21,6 +21,12 @@ const LAUNCH: Launch = Launch {
     overlaps: false,
 };
 
+/// Launches a kernel of this file's.
+fn launch(launch: Launch, module: Module, kernel: &str, buffer: u64) {
+    // SAFETY: each of them takes one address.
+    assert_eq!(unsafe { launch.run(module.function(kernel), &buffer) }, 0, "{kernel}");
+}
+
 /// A kernel around `body`. What is wrong is done by thread 37 of CTA 2, for which `%mine` holds; `%one` is thread 5 of the same
 /// CTA. `%buffer` and `%shared` are addresses of global and shared memory, the latter with `%barrier` at its start.
 fn kernel(name: &str, body: &str) -> String {
@@ -29,17 +35,17 @@ fn kernel(name: &str, body: &str) -> String {
 .visible .entry {name}(.param .u64 {name}_buffer)
 {{
     .reg .pred %mine, %one, %both, %p, %q;
-    .reg .b32 %tid, %cta, %shared, %barrier, %there, %a, %b, %c, %d;
+    .reg .b32 %thread, %cta, %shared, %barrier, %there, %a, %b, %c, %d;
     .reg .f32 %f, %g, %h, %i;
     .reg .b64 %buffer, %far;
     ld.param.u64 %buffer, [{name}_buffer];
-    mov.u32 %tid, %tid.x;
+    mov.u32 %thread, %tid.x;
     mov.u32 %cta, %ctaid.x;
     mov.u32 %barrier, dynamic;
     add.u32 %shared, %barrier, 128;
-    setp.eq.u32 %mine, %tid, 37;
+    setp.eq.u32 %mine, %thread, 37;
     setp.eq.and.u32 %mine, %cta, 2, %mine;
-    setp.eq.u32 %one, %tid, 5;
+    setp.eq.u32 %one, %thread, 5;
     setp.eq.and.u32 %one, %cta, 2, %one;
     or.pred %both, %mine, %one;
 {body}
@@ -49,7 +55,7 @@ fn kernel(name: &str, body: &str) -> String {
     )
 }
 
-fn module(kernels: &str) -> String {
+fn text(kernels: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 dynamic[];\n{}",
         kernels
@@ -104,10 +110,10 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
     let partial = |at| expected(LAUNCH_FAILED, "aligned instruction in a partly active warp", at);
     let one = |text: &str| text.to_owned();
     vec![
-        ("nothing wrong", 1, one("@%mine st.global.u32 [%buffer+1020], %tid;"), None),
+        ("nothing wrong", 1, one("@%mine st.global.u32 [%buffer+1020], %thread;"), None),
         ("read past the end", 1, one("@%mine ld.global.u32 %a, [%buffer+1024]; // here"), bounds(MINE)),
-        ("write past the end", 1, one("@%mine st.global.u32 [%buffer+1024], %tid; // here"), bounds(MINE)),
-        ("write before the start", 1, one("@%mine st.global.u8 [%buffer+-1], %tid; // here"), bounds(MINE)),
+        ("write past the end", 1, one("@%mine st.global.u32 [%buffer+1024], %thread; // here"), bounds(MINE)),
+        ("write before the start", 1, one("@%mine st.global.u8 [%buffer+-1], %thread; // here"), bounds(MINE)),
         ("read at null", 1, one("mov.u64 %far, 0;\n@%mine ld.global.u32 %a, [%far]; // here"), bounds(MINE)),
         (
             "atomic past the end",
@@ -115,7 +121,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             one("@%mine atom.global.add.u32 %a, [%buffer+1024], 1; // here"),
             bounds(MINE),
         ),
-        ("shared write past the end", 1, one("@%mine st.shared.u32 [%barrier+4096], %tid; // here"), bounds(MINE)),
+        ("shared write past the end", 1, one("@%mine st.shared.u32 [%barrier+4096], %thread; // here"), bounds(MINE)),
         ("shared read past the end", 1, one("@%mine ld.shared.u32 %a, [%barrier+4096]; // here"), bounds(MINE)),
         (
             "bulk copy past the end",
@@ -127,7 +133,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "misaligned vector write",
             1,
-            one("@%mine st.shared.v4.u32 [%shared+8], {%tid, %tid, %tid, %tid}; // here"),
+            one("@%mine st.shared.v4.u32 [%shared+8], {%thread, %thread, %thread, %thread}; // here"),
             misaligned(),
         ),
         (
@@ -142,14 +148,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             one("@%mine ld.shared.u32 %a, [%shared]; // here"),
             expected(LAUNCH_FAILED, "shared memory read before it was written", MINE),
         ),
-        ("two warps write one word", 1, one("@%both st.shared.u32 [%shared], %tid; // here"), race()),
+        ("two warps write one word", 1, one("@%both st.shared.u32 [%shared], %thread; // here"), race()),
         (
             "one warp writes what another reads",
             1,
             one(
-                "@%one st.shared.u32 [%shared], %tid;
+                "@%one st.shared.u32 [%shared], %thread;
                 bar.sync 0;
-                @%one st.shared.u32 [%shared], %tid; // here
+                @%one st.shared.u32 [%shared], %thread; // here
                 @%mine ld.shared.u32 %a, [%shared]; // here",
             ),
             race(),
@@ -158,17 +164,17 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             "a barrier between a write and a read",
             1,
             one(
-                "@%one st.shared.u32 [%shared], %tid;
+                "@%one st.shared.u32 [%shared], %thread;
                 bar.sync 0;
                 @%mine ld.shared.u32 %a, [%shared];
                 bar.sync 0;
-                @%one st.shared.u32 [%shared], %tid;",
+                @%one st.shared.u32 [%shared], %thread;",
             ),
             None,
         ),
-        ("atomics of two warps on one word", 1, one("@%one st.shared.u32 [%shared], %tid; bar.sync 0; @%both atom.shared.add.u32 %a, [%shared], 1;"), None),
+        ("atomics of two warps on one word", 1, one("@%one st.shared.u32 [%shared], %thread; bar.sync 0; @%both atom.shared.add.u32 %a, [%shared], 1;"), None),
         ("destination read in flight", 1, copy("ld.shared.u32 %a, [%shared]; // here"), copies(MINE)),
-        ("destination written in flight", 1, copy("st.shared.u32 [%shared], %tid; // here"), copies(MINE)),
+        ("destination written in flight", 1, copy("st.shared.u32 [%shared], %thread; // here"), copies(MINE)),
         (
             "two copies to one destination",
             1,
@@ -178,7 +184,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             ),
             copies(MINE),
         ),
-        ("exit with a copy in flight", 1, COPY.replace("// {copy}", MARK) + "DONE: // here", copies(THAT_CTA)),
+        ("exit with a copy in flight", 1, COPY.replace("// {copy}", MARK) + "DONE: ret; // here", copies(THAT_CTA)),
         ("a copy that is waited for", 1, copy(&format!("{WAIT} ld.shared.u32 %a, [%shared+124]; st.shared.u32 [%shared], %a;")), None),
         (
             "another warp reads the copy without waiting",
@@ -192,14 +198,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "half a warp at a barrier",
             1,
-            one("setp.ge.u32 %p, %tid, 37;\nsetp.ne.or.u32 %p, %cta, 2, %p;\n@%p bar.sync 0; // here"),
+            one("setp.ge.u32 %p, %thread, 37;\nsetp.ne.or.u32 %p, %cta, 2, %p;\n@%p bar.sync 0; // here"),
             partial(THAT_CTA),
         ),
         (
             "half a warp branches around a matrix product",
             1,
             one(
-                "setp.lt.u32 %p, %tid, 37;
+                "setp.lt.u32 %p, %thread, 37;
                 mov.b32 %a, 0;
                 mov.f32 %f, 0f00000000;
                 @%p bra AROUND;
@@ -211,14 +217,14 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
         (
             "half a warp at a cluster barrier",
             2,
-            one("setp.ne.u32 %p, %tid, 37;\n@%p barrier.cluster.arrive.aligned; // here\nbarrier.cluster.wait;"),
+            one("setp.ne.u32 %p, %thread, 37;\n@%p barrier.cluster.arrive.aligned; // here\nbarrier.cluster.wait;"),
             partial("warp 1"),
         ),
         (
             "a barrier that one warp never reaches",
             1,
             one(
-                "setp.lt.u32 %p, %tid, 32;
+                "setp.lt.u32 %p, %thread, 32;
                 @%p bra FIRST;
                 bar.sync 1; // here
                 bra DONE;
@@ -240,15 +246,9 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             expected(LAUNCH_TIMEOUT, "deadlock", "CTA (2, 0, 0), warp 1"),
         ),
         (
-            "a spin that nothing ends",
-            1,
-            one("WAIT: ld.volatile.global.u32 %a, [%buffer]; // here\nsetp.eq.u32 %p, %a, 0; // here\n@%p bra WAIT; // here"),
-            expected(LAUNCH_TIMEOUT, "deadlock", "CTA"),
-        ),
-        (
             "a remote write before the cluster has started",
             2,
-            one("mapa.shared::cluster.u32 %there, %shared, 1;\n@%mine st.shared::cluster.u32 [%there], %tid; // here"),
+            one("mapa.shared::cluster.u32 %there, %shared, 1;\n@%mine st.shared::cluster.u32 [%there], %thread; // here"),
             expected(LAUNCH_FAILED, "remote access before the cluster has started", MINE),
         ),
         (
@@ -257,7 +257,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             format!(
                 "mapa.shared::cluster.u32 %there, %shared, 1;
                 {CLUSTER_BARRIER}
-                @%mine st.shared::cluster.u32 [%there], %tid; // here
+                @%mine st.shared::cluster.u32 [%there], %thread; // here
                 ret; // here",
             ),
             expected(LAUNCH_FAILED, "remote access to a CTA that may have exited", ""),
@@ -268,7 +268,7 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             format!(
                 "mapa.shared::cluster.u32 %there, %shared, 1;
                 {CLUSTER_BARRIER}
-                @%mine st.shared::cluster.u32 [%there], %tid;
+                @%mine st.shared::cluster.u32 [%there], %thread;
                 {CLUSTER_BARRIER}",
             ),
             None,
@@ -280,9 +280,15 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             expected(LAUNCH_FAILED, "misuse of an mbarrier", MINE),
         ),
         (
-            "a bulk copy of an odd size",
+            "a bulk copy of a size that is no multiple of 16",
             1,
             copy("").replace("128, [%barrier];", "24, [%barrier]; // here"),
+            misaligned(),
+        ),
+        (
+            "a wait at a barrier without an arrival",
+            1,
+            one("@%mine barrier.cluster.wait; // here"),
             expected(LAUNCH_FAILED, "operands that the instruction does not allow", MINE),
         ),
         ("trap", 1, one("@%mine trap; // here"), expected(LAUNCH_FAILED, "trap", MINE)),
@@ -298,7 +304,10 @@ fn hold(case: &str, ptx: &str, kernel: &str, wrong: &Expected) {
     let mut address = 0;
     // SAFETY: writes one address.
     assert_eq!(unsafe { ffi::cuMemAlloc_v2(&raw mut address, 4) }, wrong.code, "{case}");
-    let lines = ptx.lines().enumerate().filter(|(_, line)| line.ends_with(MARK));
+    let lines = ptx
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.trim_end().ends_with(MARK));
     let lines: Vec<String> = lines.map(|(at, _)| format!("PTX line {} `", at + 1)).collect();
     assert!(!lines.is_empty(), "{case} marks no line");
     assert!(
@@ -321,35 +330,37 @@ fn emulated_device() {
 fn each_fault_ends_its_own_context_and_is_told_of() {
     emulated_device();
     for (case, cluster, body, wrong) in cases() {
-        let ptx = module(&kernel("planted", &body));
-        let context = OwnContext::new();
-        assert_eq!(
-            emulated::last_fault(),
-            None,
-            "{case}: a new context starts without faults"
-        );
-        let buffer = driver::memory(&[0; BUFFER]);
-        let module = driver::load_bytes(ptx.as_bytes());
-        let module = module.unwrap_or_else(|(code, words)| panic!("{case}: PTX refused with {code}: {words}"));
-        let launch = Launch { cluster, ..LAUNCH };
-        assert_eq!(launch.run(driver::function(module, "planted"), &buffer), 0, "{case}");
-        match wrong {
-            Some(wrong) => hold(case, &ptx, "planted", &wrong),
-            None => assert_eq!(driver::synchronize(), 0, "{case}: {:?}", emulated::last_fault()),
+        let ptx = text(&kernel("planted", &body));
+        // Found in any interleaving: as the machine's cores have it, and as seeds do.
+        for seed in [None, Some(1), Some(2), Some(3)] {
+            let _context = OwnContext::new();
+            emulated::set_seed(seed);
+            assert_eq!(
+                emulated::last_fault(),
+                None,
+                "{case}: a new context starts without faults"
+            );
+            let buffer = driver::memory(&[0; BUFFER]);
+            let module = Module::try_load(ptx.as_bytes());
+            let module = module.unwrap_or_else(|(code, words)| panic!("{case}: PTX refused with {code}: {words}"));
+            launch(Launch { cluster, ..LAUNCH }, module, "planted", buffer);
+            match &wrong {
+                Some(wrong) => hold(case, &ptx, "planted", wrong),
+                None => assert_eq!(driver::synchronize(), 0, "{case}: {:?}", emulated::last_fault()),
+            }
         }
-        drop(context);
     }
 }
 
 #[test]
 fn memory_that_was_freed_is_out_of_bounds() {
     emulated_device();
-    let ptx = module(&kernel("planted", "@%mine ld.global.u32 %a, [%buffer]; // here"));
+    let ptx = text(&kernel("planted", "@%mine ld.global.u32 %a, [%buffer]; // here"));
     let _context = OwnContext::new();
     let buffer = driver::memory(&[0; BUFFER]);
     // SAFETY: allocated just now, freed once.
     assert_eq!(unsafe { ffi::cuMemFree_v2(buffer) }, 0);
-    assert_eq!(LAUNCH.run(driver::function(driver::load(&ptx), "planted"), &buffer), 0);
+    launch(LAUNCH, Module::load(&ptx), "planted", buffer);
     let wrong = expected(ILLEGAL_ADDRESS, "access out of bounds", MINE);
     hold("freed memory", &ptx, "planted", &wrong.unwrap());
 }
@@ -364,10 +375,10 @@ fn results_of_the_launch_before_are_read_after_the_wait() {
         ("overlap and wait", "griddepcontrol.wait;", true, None),
         ("overlap, no wait", "", true, early),
     ] {
-        let ptx = module(
+        let ptx = text(
             &(kernel(
                 "writes",
-                "griddepcontrol.launch_dependents;\n@%mine st.global.u32 [%buffer+40], %tid;",
+                "griddepcontrol.launch_dependents;\n@%mine st.global.u32 [%buffer+40], %thread;",
             ) + &kernel(
                 "reads",
                 &format!("{wait}\n@%mine ld.global.u32 %a, [%buffer+40]; // here"),
@@ -375,16 +386,40 @@ fn results_of_the_launch_before_are_read_after_the_wait() {
         );
         let _context = OwnContext::new();
         let buffer = driver::memory(&[0; BUFFER]);
-        let module = driver::load(&ptx);
-        let launch = Launch { overlaps, ..LAUNCH };
+        let module = Module::load(&ptx);
         for name in ["writes", "reads"] {
-            assert_eq!(launch.run(driver::function(module, name), &buffer), 0, "{case}");
+            launch(Launch { overlaps, ..LAUNCH }, module, name, buffer);
         }
         match wrong {
             Some(wrong) => hold(case, &ptx, "reads", &wrong),
             None => assert_eq!(driver::synchronize(), 0, "{case}: {:?}", emulated::last_fault()),
         }
     }
+}
+
+/// Which of two racing warps comes second, and is told of, is up to the interleaving, and that to the seed.
+#[test]
+fn a_seed_repeats_its_run() {
+    emulated_device();
+    let ptx = text(&kernel("planted", "@%both st.shared.u32 [%shared], %thread;"));
+    let story = |seed| {
+        let _context = OwnContext::new();
+        emulated::set_seed(Some(seed));
+        let buffer = driver::memory(&[0; BUFFER]);
+        launch(LAUNCH, Module::load(&ptx), "planted", buffer);
+        assert_eq!(driver::synchronize(), LAUNCH_FAILED);
+        emulated::last_fault().unwrap()
+    };
+    let stories: Vec<String> = (0..20).map(story).collect();
+    assert_eq!(stories, (0..20).map(story).collect::<Vec<_>>());
+    assert!(
+        stories.iter().any(|story| story.contains("warp 0, lane 5: writes")),
+        "{stories:?}"
+    );
+    assert!(
+        stories.iter().any(|story| story.contains("warp 1, lane 5: writes")),
+        "{stories:?}"
+    );
 }
 
 #[test]
@@ -396,9 +431,9 @@ fn an_unknown_instruction_is_refused_at_load_with_its_line() {
         "wobble.u32 %a, %b;",
         "ld.global.u32 %a;",
     ] {
-        let ptx = module(&kernel("planted", &format!("{instruction} // here")));
-        let line = 1 + ptx.lines().position(|line| line.ends_with(MARK)).unwrap();
-        let (code, words) = driver::load_bytes(ptx.as_bytes()).unwrap_err();
+        let ptx = text(&kernel("planted", &format!("{instruction} // here")));
+        let line = 1 + ptx.lines().position(|line| line.trim_end().ends_with(MARK)).unwrap();
+        let (code, words) = Module::try_load(ptx.as_bytes()).unwrap_err();
         assert_eq!(code, INVALID_PTX, "{instruction}: {words}");
         let opcode = instruction.split_whitespace().next().unwrap();
         assert!(

@@ -23,7 +23,7 @@ fn each_fault_has_its_code_and_its_story() {
         let buffer = upload(&[0_u32; 4]);
         assert_eq!(emulated::last_fault(), None);
         assert_eq!(
-            launch(&config(1, 32), kernel_of(FAULTS, name), &[parameter(&buffer)]),
+            launch(&config(1, 64), kernel_of(FAULTS, name), &[parameter(&buffer)]),
             SUCCESS,
             "{name}"
         );

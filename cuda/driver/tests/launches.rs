@@ -382,9 +382,9 @@ fn work_between_two_launches_keeps_them_apart() {
     assert_eq!(overlapping(|stream, _| record(stream), "hasty"), expected);
     let fill = |stream, buffer| ok!(cuMemsetD32Async(buffer, 41, 1, stream));
     assert_eq!(overlapping(fill, "hasty"), (SUCCESS, Some(42)));
-    let elsewhere = |_, buffer| {
-        let other = handle!(cuStreamCreate(1));
-        ok!(cuMemsetD32Async(buffer, 41, 1, other));
+    let elsewhere = |_, _| {
+        let (other, stream) = (get!(cuMemAlloc_v2(4)), handle!(cuStreamCreate(1)));
+        ok!(cuMemsetD32Async(other, 41, 1, stream));
     };
     assert_eq!(
         overlapping(elsewhere, "hasty"),

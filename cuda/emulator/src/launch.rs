@@ -55,7 +55,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            idle_instructions: 50_000_000,
+            idle_instructions: 10_000_000,
             total_instructions: 1_000_000_000_000,
         }
     }
@@ -77,10 +77,13 @@ pub struct Outcome {
 /// [`Error::BadLaunch`] before its first instruction, or [`Error::Fault`] at the first thing it does wrong; the memory then
 /// holds whatever had been written.
 pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &Options) -> Result<Outcome, Error> {
-    let (info, program) =
-        module.kernel(launch.entry).ok_or_else(|| BadLaunch::NoSuchEntry(launch.entry.to_owned()))?;
+    let (info, program) = module
+        .kernel(launch.entry)
+        .ok_or_else(|| BadLaunch::NoSuchEntry(launch.entry.to_owned()))?;
     check(info, program, launch)?;
-    let too_large = || BadLaunch::Variables { bytes: module.variable_bytes() };
+    let too_large = || BadLaunch::Variables {
+        bytes: module.variable_bytes(),
+    };
     let mut constants = Cow::Borrowed(&program.constants[..]);
     if !program.relocations.is_empty() {
         let addresses = module.place(memory).ok_or_else(too_large)?;
@@ -109,7 +112,10 @@ pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &O
     let counters = machine::run(&env, options.seed)?;
     let (waited, waited_first) = (env.state.waited.into_inner(), env.state.waited_first.into_inner());
     memory.end_launch(id, early, waited, waited_first);
-    Ok(Outcome { id: LaunchId(id), counters })
+    Ok(Outcome {
+        id: LaunchId(id),
+        counters,
+    })
 }
 
 /// Most threads of a CTA, and along each axis.
@@ -123,7 +129,10 @@ const MAX_SHARED: u32 = 227 * 1024;
 
 /// Checks a launch against the device's and the kernel's limits.
 fn check(info: &EntryInfo, program: &Program, launch: &Launch<'_>) -> Result<(), BadLaunch> {
-    let refuse = |message: String| BadLaunch::Dimensions { entry: info.name.clone(), message };
+    let refuse = |message: String| BadLaunch::Dimensions {
+        entry: info.name.clone(),
+        message,
+    };
     if launch.params.len() != info.param_bytes as usize {
         return Err(BadLaunch::ParameterSize {
             entry: info.name.clone(),
@@ -135,26 +144,41 @@ fn check(info: &EntryInfo, program: &Program, launch: &Launch<'_>) -> Result<(),
     let within = |dims: [u32; 3], most: [u32; 3]| dims.iter().zip(most).all(|(&d, most)| d >= 1 && d <= most);
     let (grid, block, cluster) = (launch.grid, launch.block, launch.cluster);
     if !within(grid, MAX_GRID) {
-        return Err(refuse(format!("a grid of {grid:?} CTAs; 1 to {MAX_GRID:?} are allowed")));
+        return Err(refuse(format!(
+            "a grid of {grid:?} CTAs; 1 to {MAX_GRID:?} are allowed"
+        )));
     }
     if !within(block, MAX_THREADS.1) || volume(block) > MAX_THREADS.0 {
         let (total, each) = MAX_THREADS;
-        return Err(refuse(format!("CTAs of {block:?} threads; 1 to {each:?} and {total} in all are allowed")));
+        return Err(refuse(format!(
+            "CTAs of {block:?} threads; 1 to {each:?} and {total} in all are allowed"
+        )));
     }
     if !within(cluster, [MAX_CLUSTER; 3]) || volume(cluster) > MAX_CLUSTER {
-        return Err(refuse(format!("clusters of {cluster:?} CTAs; 1 to {MAX_CLUSTER} are allowed")));
+        return Err(refuse(format!(
+            "clusters of {cluster:?} CTAs; 1 to {MAX_CLUSTER} are allowed"
+        )));
     }
     if grid.iter().zip(cluster).any(|(grid, cluster)| grid % cluster != 0) {
-        return Err(refuse(format!("a grid of {grid:?} CTAs is not made of whole clusters of {cluster:?}")));
+        return Err(refuse(format!(
+            "a grid of {grid:?} CTAs is not made of whole clusters of {cluster:?}"
+        )));
     }
     if let Some(required) = info.required_threads.filter(|&required| required != block) {
-        return Err(refuse(format!("CTAs of {block:?} threads; its `.reqntid` demands {required:?}")));
+        return Err(refuse(format!(
+            "CTAs of {block:?} threads; its `.reqntid` demands {required:?}"
+        )));
     }
     if let Some(most) = info.max_threads.filter(|&most| volume(block) > volume(most)) {
-        return Err(refuse(format!("CTAs of {block:?} threads; its `.maxntid` allows {} in all", volume(most))));
+        return Err(refuse(format!(
+            "CTAs of {block:?} threads; its `.maxntid` allows {} in all",
+            volume(most)
+        )));
     }
     if let Some(required) = info.required_cluster.filter(|&required| required != cluster) {
-        return Err(refuse(format!("clusters of {cluster:?} CTAs; its `.reqnctapercluster` demands {required:?}")));
+        return Err(refuse(format!(
+            "clusters of {cluster:?} CTAs; its `.reqnctapercluster` demands {required:?}"
+        )));
     }
     // What is lost to alignment between the two counts as static.
     let fixed = program.dynamic_base - SHARED_BASE;

@@ -3,7 +3,8 @@
 //! A [`Module`] is PTX text, parsed and decoded once. [`Memory`] is a device's global memory. [`launch`] runs one of the
 //! module's kernels on it, warp by warp, and answers with what it counted or with the first [`Fault`] it met.
 //!
-//! The README beside this crate tells what is executed, what is refused, and how scheduling works.
+//! What is executed, what is refused, and how scheduling works:
+#![doc = include_str!("../README.md")]
 
 mod counters;
 mod decode;

@@ -73,20 +73,38 @@ impl Module {
     pub fn parse(ptx: &str) -> Result<Module, PtxError> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let ast = parse::parse(ptx)?;
-        let programs = ast.entries.iter().map(|entry| decode::decode(&ast, entry)).collect::<Result<Vec<_>, _>>()?;
-        let entries = (ast.entries.iter().zip(&programs)).map(|(entry, program)| EntryInfo::of(entry, program)).collect();
+        let programs = ast
+            .entries
+            .iter()
+            .map(|entry| decode::decode(&ast, entry))
+            .collect::<Result<Vec<_>, _>>()?;
+        let entries = (ast.entries.iter().zip(&programs))
+            .map(|(entry, program)| EntryInfo::of(entry, program))
+            .collect();
         let variables = (ast.globals.into_iter()).filter(|var| matches!(var.space, Space::Global | Space::Const));
         let (mut globals, mut initial) = (Vec::new(), Vec::new());
         for var in variables {
             if var.external || var.size == 0 {
                 let message = format!("variable `{}` is external: modules are not linked", var.name);
-                return Err(PtxError { line: var.line, message });
+                return Err(PtxError {
+                    line: var.line,
+                    message,
+                });
             }
-            globals.push(GlobalInfo { name: var.name, size: var.size });
+            globals.push(GlobalInfo {
+                name: var.name,
+                size: var.size,
+            });
             initial.push(var.init);
         }
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        Ok(Module { number, entries, programs, globals, initial })
+        Ok(Module {
+            number,
+            entries,
+            programs,
+            globals,
+            initial,
+        })
     }
 
     /// Its kernels, in the order of the text.
@@ -149,7 +167,11 @@ impl Module {
 
 impl EntryInfo {
     fn of(entry: &parse::Entry, program: &Program) -> EntryInfo {
-        let of_param = |p: &parse::Param| ParamInfo { offset: p.offset, size: p.size, align: p.align };
+        let of_param = |p: &parse::Param| ParamInfo {
+            offset: p.offset,
+            size: p.size,
+            align: p.align,
+        };
         let params: Vec<ParamInfo> = entry.params.iter().map(of_param).collect();
         let threads: u32 = (entry.required_threads.or(entry.max_threads))
             .map_or(1024, |t| t.iter().copied().fold(1, u32::saturating_mul));

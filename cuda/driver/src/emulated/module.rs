@@ -1,9 +1,8 @@
 //! Modules: PTX text, handed to the emulator.
 
 use super::context::current;
-use super::device;
 use super::function::Function;
-use super::state::{Object, STATE, lock, pointer, put};
+use super::state::{Object, STATE, lock, pointer, put, put_if_wanted};
 use crate::codes::{Answer, Code};
 use crate::types::*;
 use std::collections::HashMap;
@@ -17,6 +16,12 @@ pub(super) struct Module {
     pub(super) code: ptx_emulator::Module,
     /// Handles of the kernels asked for so far: a kernel has one, however often it is asked for.
     functions: Mutex<HashMap<String, usize>>,
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        self.code.unload(&STATE.memory);
+    }
 }
 
 /// How the images that are not PTX begin: an ELF binary, a fat binary, a fat binary's wrapper.
@@ -78,26 +83,6 @@ unsafe fn text<'a>(image: *const c_void) -> Result<&'a str, Refusal> {
     })
 }
 
-fn compile(ptx: &str) -> Result<ptx_emulator::Module, Refusal> {
-    let refuse = |words| Refusal {
-        code: Code::INVALID_PTX,
-        words,
-    };
-    let code = ptx_emulator::Module::parse(ptx).map_err(|error| refuse(error.to_string()))?;
-    if let Some(entry) = code
-        .entries()
-        .find(|entry| entry.static_shared > device::SHARED_DEFAULT)
-    {
-        return Err(refuse(format!(
-            "kernel `{}` declares {} bytes of static shared memory; {} are allowed, more only as dynamic shared memory",
-            entry.name,
-            entry.static_shared,
-            device::SHARED_DEFAULT
-        )));
-    }
-    Ok(code)
-}
-
 /// Loads PTX text into the current context.
 ///
 /// # Safety
@@ -108,7 +93,10 @@ unsafe fn load(module: *mut CUmodule, ptx: Result<&str, Refusal>) -> Result<(), 
     if module.is_null() {
         return Err(Code::INVALID_VALUE.into());
     }
-    let code = compile(ptx?)?;
+    let code = ptx_emulator::Module::parse(ptx?).map_err(|error| Refusal {
+        code: Code::INVALID_PTX,
+        words: error.to_string(),
+    })?;
     let handle = STATE.fresh();
     // SAFETY: the caller keeps the promise.
     unsafe { put(module, pointer(handle)) }?;
@@ -299,7 +287,17 @@ pub(crate) unsafe fn get_global(
     let module = find(module)?;
     // SAFETY: the caller promises a C string.
     let name = unsafe { named(name) }?;
-    let known = module.code.globals().any(|global| global.name == name);
-    let _ = (address, bytes);
-    Err(if known { Code::NOT_SUPPORTED } else { Code::NOT_FOUND })
+    if !module.code.globals().any(|global| global.name == name) {
+        return Err(Code::NOT_FOUND);
+    }
+    let (at, size) = module
+        .code
+        .global_address(&STATE.memory, name)
+        .ok_or(Code::OUT_OF_MEMORY)?;
+    // SAFETY: the caller promises that both are null or valid for a write.
+    unsafe {
+        put_if_wanted(address, at);
+        put_if_wanted(bytes, size as usize);
+    }
+    Ok(())
 }

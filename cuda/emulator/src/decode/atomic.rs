@@ -9,10 +9,19 @@ use crate::num::{self, Format, Mode, Selection};
 use crate::parse::{Inst as Source, Operand, Type};
 use crate::program::{Atomic, Combine, Op, Order, Space};
 
-pub(super) const RULES: &[(&str, Rule)] = &[("atom", |d, p, s| atomic(d, p, s, true)), ("red", |d, p, s| atomic(d, p, s, false))];
+pub(super) const RULES: &[(&str, Rule)] = &[
+    ("atom", |d, p, s| atomic(d, p, s, true)),
+    ("red", |d, p, s| atomic(d, p, s, false)),
+];
 
 fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: bool) -> Result {
-    let order = order(parts, Order { strong: true, ..Order::default() });
+    let order = order(
+        parts,
+        Order {
+            strong: true,
+            ..Order::default()
+        },
+    );
     let space = space(parts);
     let policy = hints(parts);
     let count = match parts.any(&["v2", "v4", "v8"]) {
@@ -92,12 +101,19 @@ pub(super) fn combine(name: &str, ty: Type) -> Option<Combine> {
         Type::Bf16x2 => (Format::Bf16, true),
         _ => (format_of(ty)?, false),
     };
-    let selection = |largest| Selection { largest, ..Selection::default() };
+    let selection = |largest| Selection {
+        largest,
+        ..Selection::default()
+    };
     let f: Box<dyn Fn(u64, u64) -> u64 + Send + Sync> = match name {
         "add" => Box::new(move |a, b| num::add(format, a, b, Mode::default())),
         "min" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(false))),
         "max" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(true))),
         _ => return None,
     };
-    Some(if packed { Box::new(move |a, b, _| on_halves([a, b], |[a, b]| f(a, b))) } else { Box::new(move |a, b, _| f(a, b)) })
+    Some(if packed {
+        Box::new(move |a, b, _| on_halves([a, b], |[a, b]| f(a, b)))
+    } else {
+        Box::new(move |a, b, _| f(a, b))
+    })
 }

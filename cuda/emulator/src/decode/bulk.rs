@@ -33,7 +33,10 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
             return Err("an address and a size are wanted".into());
         };
         let size = Some(d.source(size, Type::U32)?);
-        let prefetch = Prefetch { address: d.address(address, Space::Global)?, size };
+        let prefetch = Prefetch {
+            address: d.address(address, Space::Global)?,
+            size,
+        };
         d.ops.push(Op::Prefetch(Box::new(prefetch)));
         return Ok(());
     }
@@ -51,7 +54,11 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         (Space::Global, Space::Shared) => false,
         _ => return Err("copies go between global and shared memory, or to `.shared::cluster`".into()),
     };
-    parts.one_of(&[if by_barrier { "mbarrier::complete_tx::bytes" } else { "bulk_group" }])?;
+    parts.one_of(&[if by_barrier {
+        "mbarrier::complete_tx::bytes"
+    } else {
+        "bulk_group"
+    }])?;
     let multicast = parts.flag("multicast::cluster");
     if multicast && (to, from) != (Space::Cluster, Space::Global) {
         return Err("multicast goes from global memory to `.shared::cluster`".into());
@@ -63,8 +70,16 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         to: d.address(next()?, to)?,
         from: d.address(next()?, from)?,
         size: d.source(next()?, Type::U32)?,
-        barrier: if by_barrier { Some(d.address(next()?, to)?) } else { None },
-        multicast: if multicast { Some(d.source(next()?, Type::U16)?) } else { None },
+        barrier: if by_barrier {
+            Some(d.address(next()?, to)?)
+        } else {
+            None
+        },
+        multicast: if multicast {
+            Some(d.source(next()?, Type::U16)?)
+        } else {
+            None
+        },
     };
     if operands.next().is_some() {
         return Err("an operand too many".into());

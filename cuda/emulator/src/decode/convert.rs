@@ -12,7 +12,9 @@ pub(super) const RULES: &[(&str, Rule)] = &[("cvt", cvt), ("cvta", cvta)];
 
 fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     // `rni` and its like ask for an integral value, `rn` and its like for the nearest of the format.
-    let integral = ["rni", "rzi", "rmi", "rpi"].iter().any(|name| source.opcode.iter().any(|part| part == name));
+    let integral = ["rni", "rzi", "rmi", "rpi"]
+        .iter()
+        .any(|name| source.opcode.iter().any(|part| part == name));
     let mode = float::mode(parts);
     let (to, from) = (parts.ty()?, parts.ty()?);
     if let Type::F16x2 | Type::Bf16x2 = to {
@@ -74,7 +76,15 @@ fn pack(d: &mut Decoder<'_>, source: &Source, to: Type, from: Type, mode: num::M
 /// Generic addresses from those of a space, and back. A variable's name may stand for its address.
 fn cvta(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let back = parts.flag("to");
-    let space = match parts.one_of(&["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param"])? {
+    let space = match parts.one_of(&[
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+    ])? {
         "global" | "const" => Space::Global,
         "local" => Space::Local,
         "param" => Space::Param,
@@ -85,6 +95,10 @@ fn cvta(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         return Err("addresses have 64 bits: `.u64`".into());
     }
     let start = window(space);
-    let f = if back { lanes1(move |a| a.wrapping_sub(start)) } else { lanes1(move |a| a.wrapping_add(start)) };
+    let f = if back {
+        lanes1(move |a| a.wrapping_sub(start))
+    } else {
+        lanes1(move |a| a.wrapping_add(start))
+    };
     d.unary(source, ty, f)
 }

@@ -105,7 +105,10 @@ pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Sour
 /// `abs` and `neg`.
 pub(super) fn sign(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type, negate: bool) -> Result {
     let kind = format(ty)?;
-    let mode = Mode { flush: parts.flag("ftz"), ..Mode::default() };
+    let mode = Mode {
+        flush: parts.flag("ftz"),
+        ..Mode::default()
+    };
     let f: Lane1 = if negate {
         lift!(lanes1, kind, mode, |f, m, a| num::neg(f, a, m.flush))
     } else {
@@ -126,7 +129,11 @@ pub(super) fn extreme(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Sourc
     if source.operands.len() == 4 && ty == Type::F32 {
         return d.ternary(source, ty, [ty; 3], lanes3(move |a, b, c| pick(pick(a, b), c)));
     }
-    let f = if packed { lanes2(move |a, b| on_halves([a, b], |[a, b]| pick(a, b))) } else { lanes2(pick) };
+    let f = if packed {
+        lanes2(move |a, b| on_halves([a, b], |[a, b]| pick(a, b)))
+    } else {
+        lanes2(pick)
+    };
     d.binary(source, ty, f)
 }
 
@@ -145,7 +152,9 @@ fn root(
     let flush = mode.flush;
     let f = match (approximate, exact, format) {
         (true, _, Format::F64) => lanes1(move |a| approx::approximate_upper(function, a, flush)),
-        (true, _, _) if packed => lanes1(move |a| on_halves([a], |[a]| approx::approximate(function, format, a, flush))),
+        (true, _, _) if packed => {
+            lanes1(move |a| on_halves([a], |[a]| approx::approximate(function, format, a, flush)))
+        }
         (true, _, _) => lanes1(move |a| approx::approximate(function, format, a, flush)),
         (false, Some(exact), Format::F32 | Format::F64) => lanes1(move |a| exact(format, a, mode)),
         _ => return Err("`.approx` is missing".into()),

@@ -29,7 +29,8 @@ struct Search {
 }
 
 impl Graph {
-    /// The blocks in an order in which every strongly connected component, at every level of nesting, is contiguous.
+    /// The blocks, the entry first, in an order in which every strongly connected component, at every level of nesting, is
+    /// contiguous and stands before what follows it.
     pub(super) fn order(&self) -> Vec<usize> {
         let n = self.successors.len();
         let mut order = Vec::with_capacity(n);
@@ -43,7 +44,9 @@ impl Graph {
             low: vec![0; n],
             on_path: vec![false; n],
         };
-        let mut stack = vec![Item::Region((0..n).collect())];
+        let reached = self.reached();
+        let (live, dead): (Vec<usize>, Vec<usize>) = (0..n).partition(|&block| reached[block]);
+        let mut stack = vec![Item::Region(live)];
         while let Some(item) = stack.pop() {
             let blocks = match item {
                 Item::Block(block) => {
@@ -67,7 +70,23 @@ impl Graph {
                 stack.push(Item::Block(head));
             }
         }
+        order.extend(dead);
         order
+    }
+
+    /// Which blocks the entry leads to.
+    fn reached(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.successors.len()];
+        reached[0] = true;
+        let mut stack = vec![0];
+        while let Some(block) = stack.pop() {
+            for &next in &self.successors[block] {
+                if !std::mem::replace(&mut reached[next], true) {
+                    stack.push(next);
+                }
+            }
+        }
+        reached
     }
 
     /// The strongly connected components of a region, last in topological order first; each starts with the block by which
@@ -134,13 +153,9 @@ impl Graph {
         let mut predecessors = vec![Vec::new(); n + 1];
         let mut successors = self.successors.clone();
         successors.push(Vec::new());
-        for block in 0..n {
-            if self.exits[block] {
-                successors[block].push(exit);
-            }
-            for &s in &successors[block] {
-                predecessors[s].push(block);
-            }
+        for (block, next) in successors[..n].iter_mut().enumerate() {
+            next.extend(self.exits[block].then_some(exit));
+            next.iter().for_each(|&s| predecessors[s].push(block));
         }
         let Some(parent) = immediate_dominators(exit, &predecessors, &successors) else {
             return Vec::new();
@@ -148,9 +163,9 @@ impl Graph {
         // Blocks from which the exit cannot be reached are nobody's children: they get intervals of their own.
         let mut children = vec![Vec::new(); n + 1];
         let mut roots = vec![exit];
-        for block in 0..n {
-            match parent[block] {
-                Some(p) => children[p].push(block),
+        for (block, parent) in parent[..n].iter().enumerate() {
+            match parent {
+                Some(p) => children[*p].push(block),
                 None => roots.push(block),
             }
         }
@@ -182,11 +197,7 @@ impl Graph {
 }
 
 /// Cooper, Harvey and Kennedy's algorithm from `root` along `forward`; `None` where it takes too long.
-fn immediate_dominators(
-    root: usize,
-    forward: &[Vec<usize>],
-    backward: &[Vec<usize>],
-) -> Option<Vec<Option<usize>>> {
+fn immediate_dominators(root: usize, forward: &[Vec<usize>], backward: &[Vec<usize>]) -> Option<Vec<Option<usize>>> {
     let n = forward.len();
     let mut finished = Vec::with_capacity(n);
     let mut seen = vec![false; n];
@@ -266,6 +277,12 @@ mod tests {
         let post = g.post_dominators();
         assert!(inside(&post, 2, 3) && inside(&post, 1, 3) && inside(&post, 2, 0));
         assert!(!inside(&post, 3, 1));
+    }
+
+    #[test]
+    fn what_nothing_leads_to_comes_last() {
+        let g = graph(&[&[2], &[2], &[]]);
+        assert_eq!(g.order(), [0, 2, 1]);
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("min", |d, p, s| extreme(d, p, s, false)),
     ("max", |d, p, s| extreme(d, p, s, true)),
     ("popc", |d, p, s| count(d, p, s, |v, _| v.count_ones().into())),
-    ("clz", |d, p, s| count(d, p, s, |v, bits| u64::from(v.leading_zeros()) + u64::from(bits) - 64)),
+    ("clz", |d, p, s| {
+        count(d, p, s, |v, bits| u64::from(v.leading_zeros()) + u64::from(bits) - 64)
+    }),
     ("brev", reverse),
     ("bfind", find),
     ("fns", find_nth),
@@ -72,7 +74,10 @@ fn int(ty: Type) -> Result<Int> {
 /// The type of both halves of a packed integer type.
 fn halves(ty: Type) -> Option<Int> {
     match ty {
-        Type::U16x2 => Some(Int { bits: 16, signed: false }),
+        Type::U16x2 => Some(Int {
+            bits: 16,
+            signed: false,
+        }),
         Type::S16x2 => Some(Int { bits: 16, signed: true }),
         _ => None,
     }
@@ -99,9 +104,17 @@ fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, kind: CarryK
         d.ops.push(Op::Carry(Box::new(carry)));
         return Ok(());
     }
-    let combine: fn(u64, u64) -> u64 = if kind == CarryKind::Sub { u64::wrapping_sub } else { u64::wrapping_add };
+    let combine: fn(u64, u64) -> u64 = if kind == CarryKind::Sub {
+        u64::wrapping_sub
+    } else {
+        u64::wrapping_add
+    };
     if halves(ty).is_some() {
-        return d.binary(source, ty, lanes2(move |a, b| on_halves([a, b], |[a, b]| combine(a, b))));
+        return d.binary(
+            source,
+            ty,
+            lanes2(move |a, b| on_halves([a, b], |[a, b]| combine(a, b))),
+        );
     }
     let int = int(ty)?;
     let f = match (parts.flag("sat"), kind) {
@@ -117,7 +130,11 @@ fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, kind: CarryK
 fn multiply(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: bool, reads: bool) -> Result {
     let ty = parts.ty()?;
     if int_of(ty).is_none() {
-        return if add { float::fused(d, parts, source, ty) } else { float::product(d, parts, source, ty) };
+        return if add {
+            float::fused(d, parts, source, ty)
+        } else {
+            float::product(d, parts, source, ty)
+        };
     }
     let int = int(ty)?;
     let half = parts.one_of(&["lo", "hi", "wide"])?;
@@ -172,14 +189,16 @@ fn multiply(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: bo
             Ok(())
         }
         (true, _) if saturate => {
-            let f = move |a, b, c| {
-                integer::saturated((integer::mul_hi(a, b, int) as i64 as i128) + int.value(c)).into()
-            };
+            let f =
+                move |a, b, c| integer::saturated((integer::mul_hi(a, b, int) as i64 as i128) + int.value(c)).into();
             d.ternary(source, wide, [ty, ty, wide], lanes3(f))
         }
-        (true, _) => {
-            d.ternary(source, wide, [ty, ty, wide], lanes3(move |a, b, c| low_bits(product(a, b).wrapping_add(c), to)))
-        }
+        (true, _) => d.ternary(
+            source,
+            wide,
+            [ty, ty, wide],
+            lanes3(move |a, b, c| low_bits(product(a, b).wrapping_add(c), to)),
+        ),
     }
 }
 
@@ -221,12 +240,7 @@ fn multiply24(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: 
     d.ternary(source, ty, [ty; 3], lanes3(f))
 }
 
-fn quotient(
-    d: &mut Decoder<'_>,
-    parts: &mut Parts<'_>,
-    source: &Source,
-    f: fn(u64, u64, Int) -> u64,
-) -> Result {
+fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, f: fn(u64, u64, Int) -> u64) -> Result {
     let ty = parts.ty()?;
     if int_of(ty).is_none() {
         return float::quotient(d, parts, source, ty);
@@ -251,7 +265,14 @@ fn magnitude(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, negate
     let int = int(ty)?;
     let f = move |a: u64| {
         let value = int.extend(a) as i64;
-        low_bits(if negate || value < 0 { value.wrapping_neg() as u64 } else { a }, int.bits)
+        low_bits(
+            if negate || value < 0 {
+                value.wrapping_neg() as u64
+            } else {
+                a
+            },
+            int.bits,
+        )
     };
     d.unary(source, ty, lanes1(f))
 }
@@ -327,7 +348,12 @@ fn insert(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result
     let width = int(ty)?.bits;
     let [to, a, b, at, len] = d.operands(source)?;
     let f = lanes4(move |a, b, at, len| low_bits(bits::insert(a, b, at as u32, len as u32, width), width));
-    let sources = [d.source(a, ty)?, d.source(b, ty)?, d.source(at, Type::U32)?, d.source(len, Type::U32)?];
+    let sources = [
+        d.source(a, ty)?,
+        d.source(b, ty)?,
+        d.source(at, Type::U32)?,
+        d.source(len, Type::U32)?,
+    ];
     let op = Op::Lane4(f, d.target(to, width)?, sources);
     d.ops.push(op);
     Ok(())
@@ -344,7 +370,11 @@ fn extend(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result
 fn mask(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let clamp = parts.one_of(&["clamp", "wrap"])? == "clamp";
     let ty = parts.ty()?;
-    d.binary(source, ty, lanes2(move |at, width| bits::mask(at as u32, width as u32, clamp).into()))
+    d.binary(
+        source,
+        ty,
+        lanes2(move |at, width| bits::mask(at as u32, width as u32, clamp).into()),
+    )
 }
 
 fn dot(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, four: bool) -> Result {
@@ -358,7 +388,11 @@ fn dot(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, four: bool) 
     let (sa, sb) = (signed(a)?, signed(b)?);
     let f = move |a: u64, b: u64, c: u64| {
         let (a, b, c) = (a as u32, b as u32, c as u32);
-        u64::from(if four { integer::dot4(a, b, c, sa, sb) } else { integer::dot2(a, b, c, sa, sb, high) })
+        u64::from(if four {
+            integer::dot4(a, b, c, sa, sb)
+        } else {
+            integer::dot2(a, b, c, sa, sb, high)
+        })
     };
     d.ternary(source, Type::B32, [a, b, Type::B32], lanes3(f))
 }
@@ -392,5 +426,7 @@ pub(super) fn float_comparison(format: num::Format, name: &str, flush: bool) -> 
         let a = if flush { format.flush(a) } else { a };
         f64::from_bits(num::float_to_float(a, format, num::Format::F64, num::Mode::default()))
     };
-    Some(lanes2(move |a, b| u64::from(comparison.holds(wide(a).partial_cmp(&wide(b))))))
+    Some(lanes2(move |a, b| {
+        u64::from(comparison.holds(wide(a).partial_cmp(&wide(b))))
+    }))
 }

@@ -71,8 +71,8 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
 
     let mut blocks: Vec<Vec<Lowered>> = Vec::with_capacity(starts.len());
     let mut rest = lowered.into_iter();
-    for block in 0..starts.len() {
-        blocks.push(rest.by_ref().take(last_of(block) + 1 - starts[block]).collect());
+    for (block, start) in starts.iter().enumerate() {
+        blocks.push(rest.by_ref().take(last_of(block) + 1 - start).collect());
     }
     let mut new_start = vec![0u32; starts.len()];
     for (i, &block) in order.iter().enumerate() {
@@ -88,13 +88,23 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
                     Op::Branch(target) if unconditional => Op::Jump(target),
                     other => other,
                 };
-                program.code.push(Inst { op, guard: inst.guard, site, counts: k + 1 == count });
+                program.code.push(Inst {
+                    op,
+                    guard: inst.guard,
+                    site,
+                    counts: k + 1 == count,
+                });
             }
         }
         if falls_through && order.get(i + 1) != Some(&(block + 1)) {
             let guard = super::ALWAYS;
             let target = starts[block + 1] as u32;
-            program.code.push(Inst { op: Op::Jump(target), guard, site, counts: false });
+            program.code.push(Inst {
+                op: Op::Jump(target),
+                guard,
+                site,
+                counts: false,
+            });
         }
         program.block_of.resize(program.code.len(), block as u32);
     }

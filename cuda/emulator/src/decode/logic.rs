@@ -82,9 +82,7 @@ fn shift(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, left: bool
         (false, Type::B16 | Type::B32 | Type::B64 | Type::U16 | Type::U32 | Type::U64) => {
             lanes2(move |a, n| bits::shift_right(a, n as u32, width))
         }
-        (false, Type::S16 | Type::S32 | Type::S64) => {
-            lanes2(move |a, n| bits::shift_right_signed(a, n as u32, width))
-        }
+        (false, Type::S16 | Type::S32 | Type::S64) => lanes2(move |a, n| bits::shift_right_signed(a, n as u32, width)),
         _ => return Err(no_type(ty)),
     };
     let [to, a, n] = d.operands(source)?;
@@ -112,5 +110,10 @@ fn permute(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resul
         return d.ternary(source, Type::B32, [Type::B32; 3], lanes3(f));
     }
     let f = bits::permute(mode).ok_or("unknown mode")?;
-    d.ternary(source, Type::B32, [Type::B32; 3], lanes3(move |a, b, c| f(a as u32, b as u32, c as u32).into()))
+    d.ternary(
+        source,
+        Type::B32,
+        [Type::B32; 3],
+        lanes3(move |a, b, c| f(a as u32, b as u32, c as u32).into()),
+    )
 }

@@ -13,7 +13,6 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("prefetch", prefetch),
     ("prefetchu", prefetch),
     ("applypriority", |d, p, _| hint(d, p)),
-    ("discard", |d, p, _| hint(d, p)),
     ("createpolicy", create_policy),
     ("fence", fence),
     ("membar", membar),
@@ -41,13 +40,26 @@ pub(super) fn space(parts: &mut Parts<'_>) -> Space {
 
 /// Takes what says how an access is ordered.
 pub(super) fn order(parts: &mut Parts<'_>, default: Order) -> Order {
-    let strong = Order { strong: true, ..Order::default() };
+    let strong = Order {
+        strong: true,
+        ..Order::default()
+    };
     let order = match parts.any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
         None => default,
         Some("weak") => Order::default(),
-        Some("acquire") => Order { acquire: true, ..strong },
-        Some("release") => Order { release: true, ..strong },
-        Some("acq_rel") => Order { acquire: true, release: true, ..strong },
+        Some("acquire") => Order {
+            acquire: true,
+            ..strong
+        },
+        Some("release") => Order {
+            release: true,
+            ..strong
+        },
+        Some("acq_rel") => Order {
+            acquire: true,
+            release: true,
+            ..strong
+        },
         Some("mmio") => {
             parts.flag("relaxed");
             strong
@@ -125,7 +137,11 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
         regs: regs.into(),
         order,
     };
-    d.ops.push(if load { Op::Load(Box::new(access)) } else { Op::Store(Box::new(access)) });
+    d.ops.push(if load {
+        Op::Load(Box::new(access))
+    } else {
+        Op::Store(Box::new(access))
+    });
     Ok(())
 }
 
@@ -135,7 +151,10 @@ fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     parts.drop_prefixed("L2");
     parts.flag("tensormap");
     let [address] = d.operands(source)?;
-    let prefetch = Prefetch { address: d.address(address, space)?, size: None };
+    let prefetch = Prefetch {
+        address: d.address(address, space)?,
+        size: None,
+    };
     d.ops.push(Op::Prefetch(Box::new(prefetch)));
     Ok(())
 }

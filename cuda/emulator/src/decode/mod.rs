@@ -6,8 +6,8 @@
 mod atomic;
 mod bulk;
 mod convert;
-mod flow;
 mod float;
+mod flow;
 mod integer;
 mod lanes;
 mod layout;
@@ -96,14 +96,21 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
         ..Program::default()
     };
     if entry.registers.len() > MAX_REGISTERS {
-        let message = format!("{} registers declared; this emulator allows {MAX_REGISTERS}", entry.registers.len());
+        let message = format!(
+            "{} registers declared; this emulator allows {MAX_REGISTERS}",
+            entry.registers.len()
+        );
         return Err(refuse(entry.line)(message));
     }
     // Predicate 0 is the constant false.
     let (mut registers, mut predicates) = (0, 1);
     let slots = (entry.registers.iter())
         .map(|&ty| {
-            let next = if ty == Type::Pred { &mut predicates } else { &mut registers };
+            let next = if ty == Type::Pred {
+                &mut predicates
+            } else {
+                &mut registers
+            };
             *next += 1;
             Slot { ty, index: *next - 1 }
         })
@@ -158,7 +165,10 @@ fn place_variables<'a>(
     let mut symbols = HashMap::new();
     let too_large = |var: &Var, limit: u64| PtxError {
         line: var.line,
-        message: format!("variable `{}` of {} bytes exceeds the {limit} bytes that its space has", var.name, var.size),
+        message: format!(
+            "variable `{}` of {} bytes exceeds the {limit} bytes that its space has",
+            var.name, var.size
+        ),
     };
     let variables = (module.globals.iter()).filter(|var| matches!(var.space, VarSpace::Global | VarSpace::Const));
     for (i, var) in variables.enumerate() {
@@ -167,10 +177,16 @@ fn place_variables<'a>(
     let used: std::collections::HashSet<&str> = entry.body.iter().flat_map(operand::names).collect();
     let shared = |var: &&Var| var.space == VarSpace::Shared;
     // A module's shared variables take room only in kernels that use them.
-    let of_module = module.globals.iter().filter(shared).filter(|var| used.contains(var.name.as_str()));
+    let of_module = module
+        .globals
+        .iter()
+        .filter(shared)
+        .filter(|var| used.contains(var.name.as_str()));
     let all_shared: Vec<&Var> = of_module.chain(&entry.shared).collect();
     let place = |at: &mut u64, var: &Var, limit: u64| {
-        let start = at.checked_next_multiple_of(u64::from(var.align.max(1))).filter(|&s| s <= limit);
+        let start = at
+            .checked_next_multiple_of(u64::from(var.align.max(1)))
+            .filter(|&s| s <= limit);
         let end = start.and_then(|s| s.checked_add(var.size)).filter(|&e| e <= limit);
         match (start, end) {
             (Some(start), Some(end)) => {
@@ -214,7 +230,9 @@ impl Decoder<'_> {
             .map(|(_, rule)| rule)
             .ok_or_else(|| format!("unknown instruction `{}`", source.text))?;
         rule(self, &mut parts, source).map_err(|why| format!("{why}, in `{}`", source.text))?;
-        parts.end().map_err(|part| format!("unknown instruction `{}`: `.{part}` is not supported here", source.text))?;
+        parts
+            .end()
+            .map_err(|part| format!("unknown instruction `{}`: `.{part}` is not supported here", source.text))?;
         Ok(std::mem::take(&mut self.ops))
     }
 
@@ -223,7 +241,10 @@ impl Decoder<'_> {
             None => Ok(ALWAYS),
             Some((id, negated)) => {
                 let index = self.pred_index(id)?;
-                Ok(PredSource { index, flip: if negated { FULL } else { 0 } })
+                Ok(PredSource {
+                    index,
+                    flip: if negated { FULL } else { 0 },
+                })
             }
         }
     }

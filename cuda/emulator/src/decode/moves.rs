@@ -46,7 +46,11 @@ fn mov(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         (_, to, from) => {
             let narrow = matches!(from, Operand::Special(_)) && ty.bits() < 64;
             let bits = ty.bits();
-            let f = if narrow { lanes1(move |a| low_bits(a, bits)) } else { lanes1(|a| a) };
+            let f = if narrow {
+                lanes1(move |a| low_bits(a, bits))
+            } else {
+                lanes1(|a| a)
+            };
             let op = Op::Lane1(f, d.target(to, bits)?, d.source(from, ty)?);
             d.ops.push(op);
         }
@@ -77,7 +81,12 @@ fn unsigned(bits: u32) -> Type {
 fn selp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let ty = parts.ty()?;
     let [to, a, b, p] = d.operands(source)?;
-    let op = Op::Select(d.target(to, ty.bits())?, d.source(a, ty)?, d.source(b, ty)?, d.pred_source(p)?);
+    let op = Op::Select(
+        d.target(to, ty.bits())?,
+        d.source(a, ty)?,
+        d.source(b, ty)?,
+        d.pred_source(p)?,
+    );
     d.ops.push(op);
     Ok(())
 }
@@ -131,14 +140,21 @@ fn address_type(ty: Type) -> Result<Type> {
 }
 
 fn isspacep(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
-    let space =
-        match parts.one_of(&["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param"])? {
-            "global" | "const" => Space::Global,
-            "shared::cluster" => Space::Cluster,
-            "local" => Space::Local,
-            "param" => Space::Param,
-            _ => Space::Shared,
-        };
+    let space = match parts.one_of(&[
+        "global",
+        "const",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
+        "local",
+        "param",
+    ])? {
+        "global" | "const" => Space::Global,
+        "shared::cluster" => Space::Cluster,
+        "local" => Space::Local,
+        "param" => Space::Param,
+        _ => Space::Shared,
+    };
     let [to, address] = d.operands(source)?;
     let op = Op::IsSpace {
         d: d.pred_target(to)?,

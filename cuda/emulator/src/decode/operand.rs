@@ -3,9 +3,7 @@
 use super::{Decoder, Refusal, Result, Slot, Symbol};
 use crate::num::{self, Format, Mode};
 use crate::parse::{self, AddrBase, Inst as Source, Operand, RegId, Type};
-use crate::program::{
-    Address, CONSTANT, FULL, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space, WARP,
-};
+use crate::program::{Address, CONSTANT, FULL, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space, WARP};
 
 /// The names of variables and parameters that an instruction mentions.
 pub(super) fn names(source: &Source) -> impl Iterator<Item = &str> {
@@ -21,7 +19,10 @@ pub(super) fn names(source: &Source) -> impl Iterator<Item = &str> {
 
 impl Decoder<'_> {
     fn slot(&self, id: RegId) -> Result<Slot> {
-        self.slots.get(id.0 as usize).copied().ok_or_else(|| "a register is not declared".into())
+        self.slots
+            .get(id.0 as usize)
+            .copied()
+            .ok_or_else(|| "a register is not declared".into())
     }
 
     pub(super) fn pred_index(&self, id: RegId) -> Result<u32> {
@@ -63,13 +64,20 @@ impl Decoder<'_> {
 
     /// The address of a variable plus an offset, as a register.
     fn symbol(&mut self, name: &str, offset: i64) -> Result<(Symbol, Reg)> {
-        let symbol = *self.symbols.get(name).ok_or_else(|| format!("`{name}` is not declared"))?;
+        let symbol = *self
+            .symbols
+            .get(name)
+            .ok_or_else(|| format!("`{name}` is not declared"))?;
         let reg = match symbol {
             Symbol::Shared(at) | Symbol::Local(at) | Symbol::Param(at) => self.constant(at.wrapping_add(offset as u64)),
             Symbol::Variable(variable) => {
                 let constant = self.constants.len() as u32;
                 self.constants.push([0; WARP]);
-                self.relocations.push(Relocation { constant, variable, offset });
+                self.relocations.push(Relocation {
+                    constant,
+                    variable,
+                    offset,
+                });
                 CONSTANT + constant
             }
         };
@@ -80,7 +88,9 @@ impl Decoder<'_> {
     pub(super) fn operands<'s, const N: usize>(&self, source: &'s Source) -> Result<[&'s Operand; N]> {
         let operands: Vec<&Operand> = source.operands.iter().collect();
         let given = operands.len();
-        operands.try_into().map_err(|_| format!("{N} operands are wanted, {given} are given"))
+        operands
+            .try_into()
+            .map_err(|_| format!("{N} operands are wanted, {given} are given"))
     }
 
     /// A destination of exactly so many bits.
@@ -137,7 +147,12 @@ impl Decoder<'_> {
             Operand::Reg(id) => return self.register(*id),
             Operand::Int(value) => match format_of(ty) {
                 // An integer literal in a floating-point instruction means its value.
-                Some(format) => num::int_to_float(*value as u64, num::Int { bits: 64, signed: true }, format, Mode::default()),
+                Some(format) => num::int_to_float(
+                    *value as u64,
+                    num::Int { bits: 64, signed: true },
+                    format,
+                    Mode::default(),
+                ),
                 None => *value as u64,
             },
             Operand::F32(value) => match format_of(ty) {
@@ -165,9 +180,18 @@ impl Decoder<'_> {
     /// A predicate as a source.
     pub(super) fn pred_source(&self, operand: &Operand) -> Result<PredSource> {
         match operand {
-            Operand::Reg(id) => Ok(PredSource { index: self.pred_index(*id)?, flip: 0 }),
-            Operand::NotReg(id) => Ok(PredSource { index: self.pred_index(*id)?, flip: FULL }),
-            Operand::Int(value) => Ok(PredSource { index: 0, flip: if *value != 0 { FULL } else { 0 } }),
+            Operand::Reg(id) => Ok(PredSource {
+                index: self.pred_index(*id)?,
+                flip: 0,
+            }),
+            Operand::NotReg(id) => Ok(PredSource {
+                index: self.pred_index(*id)?,
+                flip: FULL,
+            }),
+            Operand::Int(value) => Ok(PredSource {
+                index: 0,
+                flip: if *value != 0 { FULL } else { 0 },
+            }),
             _ => Err("a predicate is wanted".into()),
         }
     }
@@ -260,7 +284,10 @@ pub(super) fn int_of(ty: Type) -> Option<num::Int> {
         Type::B8 | Type::B16 | Type::B32 | Type::B64 => false,
         _ => return None,
     };
-    Some(num::Int { bits: ty.bits(), signed })
+    Some(num::Int {
+        bits: ty.bits(),
+        signed,
+    })
 }
 
 /// The refusal of a type that an instruction does not have.

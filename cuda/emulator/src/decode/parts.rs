@@ -33,12 +33,17 @@ impl<'a> Parts<'a> {
 
     /// Takes a part that must be one of these.
     pub(super) fn one_of(&mut self, names: &[&str]) -> Result<&'a str, String> {
-        self.any(names).ok_or_else(|| format!("one of `.{}` is missing", names.join("`, `.")))
+        self.any(names)
+            .ok_or_else(|| format!("one of `.{}` is missing", names.join("`, `.")))
     }
 
     /// Takes the first type.
     pub(super) fn ty(&mut self) -> Result<Type, String> {
-        let found = self.left.iter().enumerate().find_map(|(i, part)| Some((i, Type::from_name(part)?)));
+        let found = self
+            .left
+            .iter()
+            .enumerate()
+            .find_map(|(i, part)| Some((i, Type::from_name(part)?)));
         let (at, ty) = found.ok_or_else(|| "the type is missing".to_owned())?;
         self.left.remove(at);
         Ok(ty)
@@ -46,8 +51,11 @@ impl<'a> Parts<'a> {
 
     /// Takes a rounding, if one is there.
     pub(super) fn rounding(&mut self) -> Option<Rounding> {
-        let (at, rounding) =
-            self.left.iter().enumerate().find_map(|(i, part)| Some((i, Rounding::from_name(part)?)))?;
+        let (at, rounding) = self
+            .left
+            .iter()
+            .enumerate()
+            .find_map(|(i, part)| Some((i, Rounding::from_name(part)?)))?;
         self.left.remove(at);
         Some(rounding)
     }

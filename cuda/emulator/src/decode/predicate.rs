@@ -13,7 +13,11 @@ const COMPARISONS: &[&str] = &[
     "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan",
 ];
 
-const LOGIC: &[(&str, Logic)] = &[("and", |a, b, _| a & b), ("or", |a, b, _| a | b), ("xor", |a, b, _| a ^ b)];
+const LOGIC: &[(&str, Logic)] = &[
+    ("and", |a, b, _| a & b),
+    ("or", |a, b, _| a | b),
+    ("xor", |a, b, _| a ^ b),
+];
 
 /// Takes the comparison, its combination with a further predicate, and whether subnormals are flushed.
 fn qualifiers<'a>(parts: &mut Parts<'a>) -> Result<(&'a str, Option<Logic>, bool)> {
@@ -34,9 +38,14 @@ fn function(ty: Type, name: &str, flush: bool) -> Result<Lane2> {
 fn further(d: &Decoder<'_>, source: &Source, logic: Option<Logic>) -> Result<Option<(Logic, PredSource)>> {
     let wanted = if logic.is_some() { 4 } else { 3 };
     if source.operands.len() != wanted {
-        return Err(format!("{wanted} operands are wanted, {} are given", source.operands.len()));
+        return Err(format!(
+            "{wanted} operands are wanted, {} are given",
+            source.operands.len()
+        ));
     }
-    logic.map(|logic| Ok((logic, d.pred_source(&source.operands[3])?))).transpose()
+    logic
+        .map(|logic| Ok((logic, d.pred_source(&source.operands[3])?)))
+        .transpose()
 }
 
 fn setp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
@@ -83,6 +92,7 @@ fn set(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let target = d.target(&source.operands[0], 32)?;
     let (yes, no) = (d.constant(yes), d.constant(0));
     d.ops.push(Op::Compare(Box::new(compare)));
-    d.ops.push(Op::Select(target, yes, no, PredSource { index: p, flip: 0 }));
+    d.ops
+        .push(Op::Select(target, yes, no, PredSource { index: p, flip: 0 }));
     Ok(())
 }

@@ -139,9 +139,18 @@ fn cta_barrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, alig
         Some((kind, to)) => {
             let p = d.pred_source(rest.pop().ok_or("a predicate is missing")?)?;
             match kind {
-                "popc" => BarrierKind::Popcount { d: d.target(to, 32)?, p },
-                "and" => BarrierKind::All { d: d.pred_target(to)?, p },
-                _ => BarrierKind::Any { d: d.pred_target(to)?, p },
+                "popc" => BarrierKind::Popcount {
+                    d: d.target(to, 32)?,
+                    p,
+                },
+                "and" => BarrierKind::All {
+                    d: d.pred_target(to)?,
+                    p,
+                },
+                _ => BarrierKind::Any {
+                    d: d.pred_target(to)?,
+                    p,
+                },
             }
         }
     };
@@ -151,13 +160,26 @@ fn cta_barrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, alig
         [count] => Some(d.source(count, Type::U32)?),
         _ => return Err("an operand too many".into()),
     };
-    d.ops.push(Op::Barrier(Box::new(Barrier { id, count, aligned, kind })));
+    d.ops.push(Op::Barrier(Box::new(Barrier {
+        id,
+        count,
+        aligned,
+        kind,
+    })));
     Ok(())
 }
 
 fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     const NAMES: &[&str] = &[
-        "init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "pending_count",
+        "init",
+        "inval",
+        "arrive",
+        "arrive_drop",
+        "expect_tx",
+        "complete_tx",
+        "test_wait",
+        "try_wait",
+        "pending_count",
     ];
     let name = parts.one_of(NAMES)?;
     let expect = name.starts_with("arrive") && parts.flag("expect_tx");
@@ -172,7 +194,12 @@ fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     }
     let operands: Vec<&Operand> = source.operands.iter().collect();
     let (address, kind) = match (name, &operands[..]) {
-        ("init", [address, count]) => (address, MbarrierKind::Init { count: d.source(count, Type::U32)? }),
+        ("init", [address, count]) => (
+            address,
+            MbarrierKind::Init {
+                count: d.source(count, Type::U32)?,
+            },
+        ),
         ("inval", [address]) => (address, MbarrierKind::Invalidate),
         ("arrive" | "arrive_drop", [state, address, rest @ ..]) => {
             let (expect, count) = match rest {
@@ -208,8 +235,15 @@ fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
             (address, kind)
         }
         ("pending_count", [to, state]) => {
-            let kind = MbarrierKind::PendingCount { d: d.target(to, 32)?, state: d.source(state, Type::B64)? };
-            let nowhere = crate::program::Address { space: Space::Generic, base: d.constant(0), offset: 0 };
+            let kind = MbarrierKind::PendingCount {
+                d: d.target(to, 32)?,
+                state: d.source(state, Type::B64)?,
+            };
+            let nowhere = crate::program::Address {
+                space: Space::Generic,
+                base: d.constant(0),
+                offset: 0,
+            };
             d.ops.push(Op::Mbarrier(Box::new(Mbarrier { address: nowhere, kind })));
             return Ok(());
         }
@@ -255,7 +289,11 @@ fn vote(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         "uni" => VoteKind::Uniform(d.pred_target(to)?),
         _ => VoteKind::Ballot(d.target(to, 32)?),
     };
-    let vote = Vote { kind, p: d.pred_source(p)?, members: d.source(members, Type::B32)? };
+    let vote = Vote {
+        kind,
+        p: d.pred_source(p)?,
+        members: d.source(members, Type::B32)?,
+    };
     d.ops.push(Op::Vote(Box::new(vote)));
     Ok(())
 }
@@ -269,7 +307,13 @@ fn match_lanes(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> R
     }
     let [to, a, members] = d.operands(source)?;
     let (to, p) = d.target_and_pred(to, 32)?;
-    let op = Match { all, d: to, p, a: d.source(a, ty)?, members: d.source(members, Type::B32)? };
+    let op = Match {
+        all,
+        d: to,
+        p,
+        a: d.source(a, ty)?,
+        members: d.source(members, Type::B32)?,
+    };
     d.ops.push(Op::Match(Box::new(op)));
     Ok(())
 }
@@ -297,23 +341,36 @@ fn elect(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     parts.one_of(&["sync"])?;
     let [to, members] = d.operands(source)?;
     let (to, p) = d.target_and_pred(to, 32)?;
-    let op = Op::Elect { d: to, p, members: d.source(members, Type::B32)? };
+    let op = Op::Elect {
+        d: to,
+        p,
+        members: d.source(members, Type::B32)?,
+    };
     d.ops.push(op);
     Ok(())
 }
 
 /// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32`
 fn mma(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
-    for part in ["sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"] {
+    for part in [
+        "sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32",
+    ] {
         parts.one_of(&[part])?;
     }
     let [to, a, b, c] = d.operands(source)?;
     let mut regs = |operand: &Operand| -> Result<Vec<u32>> {
-        d.elements(operand).into_iter().map(|element| d.source(element, Type::B32)).collect()
+        d.elements(operand)
+            .into_iter()
+            .map(|element| d.source(element, Type::B32))
+            .collect()
     };
     let wrong = |_| "fragments of 4, 4, 2 and 4 registers are wanted";
     let (a, b, c) = (regs(a)?, regs(b)?, regs(c)?);
-    let to: Result<Vec<u32>> = d.elements(to).into_iter().map(|element| d.target(element, 32)).collect();
+    let to: Result<Vec<u32>> = d
+        .elements(to)
+        .into_iter()
+        .map(|element| d.target(element, 32))
+        .collect();
     let mma = Mma {
         d: to?.try_into().map_err(wrong)?,
         a: a.try_into().map_err(wrong)?,

@@ -72,7 +72,8 @@ impl Cluster<'_> {
                     self.view.count(lanes(mask).map(|l| places[l]), total, false);
                 }
                 Space::Shared | Space::Cluster => {
-                    let spots = self.touch_shared(w, space, &addresses, mask, total, Touch::Read, access.order, site)?;
+                    let spots =
+                        self.touch_shared(w, space, &addresses, mask, total, Touch::Read, access.order, site)?;
                     for lane in lanes(mask) {
                         let (rank, at) = spots[lane];
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
@@ -145,7 +146,8 @@ impl Cluster<'_> {
                     self.view.count(lanes(mask).map(|l| places[l]), total, true);
                 }
                 Space::Shared | Space::Cluster => {
-                    let spots = self.touch_shared(w, space, &addresses, mask, total, Touch::Write, access.order, site)?;
+                    let spots =
+                        self.touch_shared(w, space, &addresses, mask, total, Touch::Write, access.order, site)?;
                     for lane in lanes(mask) {
                         let (rank, at) = spots[lane];
                         self.publish(w, shared_key(spots[lane]), access.order, false);
@@ -185,7 +187,8 @@ impl Cluster<'_> {
                 Space::Generic | Space::Global => (self.places(&addresses, mask, total)?, [(0, 0); WARP]),
                 Space::Shared | Space::Cluster => {
                     self.touch_shared(w, space, &addresses, mask, total, Touch::Read, atomic.order, site)?;
-                    let spots = self.touch_shared(w, space, &addresses, mask, total, Touch::Write, atomic.order, site)?;
+                    let spots =
+                        self.touch_shared(w, space, &addresses, mask, total, Touch::Write, atomic.order, site)?;
                     self.conflicts[1] += self.bank_conflicts(w, &spots, mask, total);
                     ([Place { allocation: 0, at: 0 }; WARP], spots)
                 }
@@ -195,7 +198,9 @@ impl Cluster<'_> {
             if global {
                 for lane in lanes(mask) {
                     self.check_early(w, lane, places[lane], total)?;
-                    self.view.allocation(places[lane]).note_writer(places[lane].at, total, self.env.id);
+                    self.view
+                        .allocation(places[lane])
+                        .note_writer(places[lane].at, total, self.env.id);
                 }
                 let wants_old = atomic.elements.iter().any(|(d, ..)| d.is_some());
                 if wants_old {
@@ -205,7 +210,11 @@ impl Cluster<'_> {
             }
             // Lanes take their turns.
             for lane in lanes(mask) {
-                let key = if global { addresses[lane] & !3 } else { shared_key(spots[lane]) };
+                let key = if global {
+                    addresses[lane] & !3
+                } else {
+                    shared_key(spots[lane])
+                };
                 self.learn(w, key, atomic.order);
                 self.publish(w, key, atomic.order, true);
                 for (i, &(d, b, c)) in atomic.elements.iter().enumerate() {
@@ -338,10 +347,13 @@ fn check_aligned(addresses: &Lanes, exec: Mask, bytes: u64) -> Result {
     if all & (bytes - 1) == 0 {
         return Ok(());
     }
-    match lanes(exec).find(|&l| addresses[l] % bytes != 0) {
+    match lanes(exec).find(|&l| !addresses[l].is_multiple_of(bytes)) {
         None => Ok(()),
         Some(lane) => {
-            let detail = format!("address {:#x} is not a multiple of the {bytes} bytes accessed", addresses[lane]);
+            let detail = format!(
+                "address {:#x} is not a multiple of the {bytes} bytes accessed",
+                addresses[lane]
+            );
             Err(trouble(FaultKind::Misaligned, lane, detail))
         }
     }

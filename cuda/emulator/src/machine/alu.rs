@@ -136,9 +136,7 @@ fn with_carry(carry: &Carry, [a, b, c]: [u64; 3], incoming: u64) -> (u64, bool) 
         }
         CarryKind::MadLow => (wide(low_bits((wide(a) * wide(b)) as u64, bits)), wide(c)),
         CarryKind::MadHigh { signed: false } => (wide(((wide(a) * wide(b)) >> bits) as u64), wide(c)),
-        CarryKind::MadHigh { signed: true } => {
-            (wide(((signed(a) * signed(b)) >> bits) as u64), wide(c))
-        }
+        CarryKind::MadHigh { signed: true } => (wide(((signed(a) * signed(b)) >> bits) as u64), wide(c)),
     };
     let sum = x + y + u128::from(incoming);
     (low_bits(sum as u64, bits), sum >> bits != 0)
@@ -153,9 +151,5 @@ pub(super) fn low_bits(value: u64, bits: u32) -> u64 {
 /// The lanes whose value is 1 rather than 0.
 #[inline]
 pub(super) fn mask_of(values: &Lanes) -> Mask {
-    let mut mask = 0;
-    for lane in 0..WARP {
-        mask |= (values[lane] as u32 & 1) << lane;
-    }
-    mask
+    (values.iter().enumerate()).fold(0, |mask, (lane, &value)| mask | (value as u32 & 1) << lane)
 }

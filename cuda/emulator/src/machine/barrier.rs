@@ -50,13 +50,7 @@ impl Cluster<'_> {
         Err(trouble(FaultKind::PartialWarp, exec.trailing_zeros() as usize, detail))
     }
 
-    pub(super) fn barrier(
-        &mut self,
-        w: usize,
-        barrier: &Barrier,
-        exec: Mask,
-        site: u32,
-    ) -> Result<Next, Box<Trouble>> {
+    pub(super) fn barrier(&mut self, w: usize, barrier: &Barrier, exec: Mask, site: u32) -> Result<Next, Box<Trouble>> {
         if barrier.aligned
             && let Some(next) = self.aligned(w, exec, false)?
         {
@@ -107,7 +101,11 @@ impl Cluster<'_> {
         }
         slot.expected = expected;
         // A counted aligned barrier counts warps, whatever their lanes.
-        slot.arrived += if barrier.aligned && expected.is_some() { WARP as u32 } else { exec.count_ones() };
+        slot.arrived += if barrier.aligned && expected.is_some() {
+            WARP as u32
+        } else {
+            exec.count_ones()
+        };
         slot.votes += vote;
         slot.voters += exec.count_ones();
         slot.clock.join(&clock);
@@ -178,7 +176,11 @@ impl Cluster<'_> {
         let twice = self.warps[w].cluster_arrived & exec;
         if twice != 0 {
             let detail = "it arrives a second time without `barrier.cluster.wait` in between".into();
-            return Err(trouble(FaultKind::BadInstruction, twice.trailing_zeros() as usize, detail));
+            return Err(trouble(
+                FaultKind::BadInstruction,
+                twice.trailing_zeros() as usize,
+                detail,
+            ));
         }
         let known = if release {
             Some(self.release(w))
@@ -237,12 +239,20 @@ impl Cluster<'_> {
         let absent = exec & !warp.cluster_arrived;
         if absent != 0 {
             let detail = "it waits at the cluster barrier without having arrived".into();
-            return Err(trouble(FaultKind::BadInstruction, absent.trailing_zeros() as usize, detail));
+            return Err(trouble(
+                FaultKind::BadInstruction,
+                absent.trailing_zeros() as usize,
+                detail,
+            ));
         }
         if exec & warp.cluster_pending != 0 {
             if exec != warp.group().mask {
                 let detail = "lanes of one warp are at different phases of the cluster barrier".into();
-                return Err(trouble(FaultKind::BadInstruction, exec.trailing_zeros() as usize, detail));
+                return Err(trouble(
+                    FaultKind::BadInstruction,
+                    exec.trailing_zeros() as usize,
+                    detail,
+                ));
             }
             warp.group_mut().wait = Wait::Cluster;
             return Ok(Next::Stay);

@@ -5,7 +5,7 @@ use super::cluster::{Cluster, Next};
 use super::global::Place;
 use super::mbarrier::BYTES as BARRIER_BYTES;
 use super::report::{Trouble, trouble};
-use super::shadow::{Objection, Touch, Who};
+use super::shadow::{Objection, Touch};
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{Bulk, Mask, Space, WARP};
@@ -33,7 +33,11 @@ enum Source {
 enum Target {
     Global(Place),
     /// The same offset in each of these CTAs, with an mbarrier at the same offset in each.
-    Shared { ranks: Vec<usize>, at: usize, barrier: u32 },
+    Shared {
+        ranks: Vec<usize>,
+        at: usize,
+        barrier: u32,
+    },
 }
 
 impl Flight {
@@ -113,7 +117,8 @@ impl Cluster<'_> {
         let (barrier_rank, barrier_at) = self.spot(w, barrier_space, barrier, BARRIER_BYTES, lane)?;
         let ranks = match ranks {
             None if rank != barrier_rank => {
-                let detail = format!("the copy goes to the CTA of rank {rank}, its mbarrier is in that of rank {barrier_rank}");
+                let detail =
+                    format!("the copy goes to the CTA of rank {rank}, its mbarrier is in that of rank {barrier_rank}");
                 return Err(trouble(FaultKind::BadInstruction, lane, detail));
             }
             None => vec![rank as usize],
@@ -124,9 +129,7 @@ impl Cluster<'_> {
             let base = u64::from(crate::program::CLUSTER_STRIDE) * (rank as u64 + 1);
             let object_at = base + u64::from(crate::program::SHARED_BASE) + u64::from(barrier_at);
             self.object(w, Space::Cluster, object_at, lane, site, false)?;
-            let epoch = self.now(w, false);
-            let who = Who { epoch, clock: &self.warps[w].clock, site };
-            let touched = self.ctas[rank].shadow.touch(at as usize, bytes as usize, Touch::CopyWrite, who);
+            let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {
                 let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
                 if matches!(objection, Objection::Race { .. }) {
@@ -138,7 +141,11 @@ impl Cluster<'_> {
                 object.in_flight += 1;
             }
         }
-        Ok(Target::Shared { ranks, at: at as usize, barrier: barrier_at })
+        Ok(Target::Shared {
+            ranks,
+            at: at as usize,
+            barrier: barrier_at,
+        })
     }
 
     fn shared_source(
@@ -153,10 +160,8 @@ impl Cluster<'_> {
         let (rank, at) = (rank as usize, at as usize);
         self.warps[w].copies_read += 1;
         let read = Epoch::new(self.reader(w), self.warps[w].copies_read, false);
-        let epoch = self.now(w, false);
-        let who = Who { epoch, clock: &self.warps[w].clock, site };
         let touch = Touch::CopyRead(read);
-        if let Err((byte, objection)) = self.ctas[rank].shadow.touch(at, bytes as usize, touch, who) {
+        if let Err((byte, objection)) = self.touch(w, false, (rank, at, bytes as usize), touch, site) {
             return Err(self.objection(rank, byte, touch, lane, objection));
         }
         Ok(Source::Shared { rank, at, read })
@@ -176,7 +181,15 @@ impl Cluster<'_> {
             let sectors = (place.at + bytes as u64).div_ceil(32) - place.at / 32;
             self.view.add(place.allocation, bytes as u64, sectors, false);
         }
-        self.flights.push(Flight { number, issuer: w, lane, site, bytes, from, to });
+        self.flights.push(Flight {
+            number,
+            issuer: w,
+            lane,
+            site,
+            bytes,
+            from,
+            to,
+        });
     }
 
     /// Lands a copy.
@@ -261,7 +274,12 @@ impl Cluster<'_> {
     pub(super) fn unwaited(&self, rank: usize) -> Option<(usize, usize, u32)> {
         (self.warps.iter().enumerate())
             .filter(|(_, warp)| warp.cta == rank)
-            .flat_map(|(w, warp)| warp.bulk.iter().enumerate().map(move |(lane, groups)| (w, lane, groups)))
+            .flat_map(|(w, warp)| {
+                warp.bulk
+                    .iter()
+                    .enumerate()
+                    .map(move |(lane, groups)| (w, lane, groups))
+            })
             .find_map(|(w, lane, groups)| {
                 let mut copies = groups.open.iter().chain(groups.committed.iter().flatten());
                 copies.next().map(|&(.., site)| (w, lane, site))

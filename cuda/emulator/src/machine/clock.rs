@@ -13,35 +13,54 @@ pub(super) const FIRST_WARP: usize = 2;
 
 /// A vector clock. Entries beyond its end are zero.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Vec<u32>);
+pub(super) struct Clock {
+    entries: Vec<u32>,
+    /// What of this also asynchronous copies see, a proxy fence having come after it.
+    fenced: Vec<u32>,
+}
 
 impl Clock {
     #[inline]
     pub(super) fn get(&self, actor: usize) -> u32 {
-        self.0.get(actor).copied().unwrap_or(0)
+        self.entries.get(actor).copied().unwrap_or(0)
     }
 
     pub(super) fn set(&mut self, actor: usize, value: u32) {
-        if self.0.len() <= actor {
-            self.0.resize(actor + 1, 0);
+        if self.entries.len() <= actor {
+            self.entries.resize(actor + 1, 0);
         }
-        self.0[actor] = value;
+        self.entries[actor] = value;
     }
 
     /// Learns all that the other knows.
     pub(super) fn join(&mut self, other: &Clock) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            *mine = (*mine).max(*theirs);
-        }
+        join(&mut self.entries, &other.entries);
+        join(&mut self.fenced, &other.fenced);
+    }
+
+    /// Makes all that is known visible to asynchronous copies.
+    pub(super) fn fence_proxy(&mut self) {
+        self.fenced.clone_from(&self.entries);
     }
 
     /// Whether an epoch is known to have passed.
     #[inline]
     pub(super) fn knows(&self, epoch: Epoch) -> bool {
         self.get(epoch.actor()) >= epoch.count()
+    }
+
+    /// Whether asynchronous copies are known to see what was written in an epoch.
+    pub(super) fn copies_see(&self, epoch: Epoch) -> bool {
+        self.fenced.get(epoch.actor()).copied().unwrap_or(0) >= epoch.count()
+    }
+}
+
+fn join(mine: &mut Vec<u32>, theirs: &[u32]) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), 0);
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        *mine = (*mine).max(*theirs);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::Env;
 use super::barrier::ClusterBarrier;
 use super::bulk::Flight;
 use super::clock::{Clock, WAITED};
@@ -10,7 +11,6 @@ use super::global::View;
 use super::report::{Trouble, trouble};
 use super::schedule::Random;
 use super::warp::{Wait, Warp, lanes};
-use super::Env;
 use crate::error::{Fault, FaultKind};
 use crate::program::{CLUSTER_STRIDE, FULL, Inst, Lanes, Mask, Op, Reg, SHARED_WINDOW, Space, WARP, WINDOW_BYTES};
 
@@ -70,13 +70,21 @@ pub(super) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     pub(super) fn new(env: &'a Env<'a>, index: u64, random: Random) -> Self {
         let per_row: [u64; 3] = std::array::from_fn(|i| u64::from(env.grid[i] / env.cluster[i]));
-        let at = [index % per_row[0], index / per_row[0] % per_row[1], index / per_row[0] / per_row[1]];
+        let at = [
+            index % per_row[0],
+            index / per_row[0] % per_row[1],
+            index / per_row[0] / per_row[1],
+        ];
         let ranks = env.ctas_per_cluster();
         let warps_per_cta = env.warps_per_cta();
         let (mut ctas, mut warps) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks * warps_per_cta));
         for rank in 0..ranks {
             let r = rank as u32;
-            let within = [r % env.cluster[0], r / env.cluster[0] % env.cluster[1], r / env.cluster[0] / env.cluster[1]];
+            let within = [
+                r % env.cluster[0],
+                r / env.cluster[0] % env.cluster[1],
+                r / env.cluster[0] / env.cluster[1],
+            ];
             let mut cta = Cta {
                 at: std::array::from_fn(|i| at[i] as u32 * env.cluster[i] + within[i]),
                 shared: vec![0; env.shared_bytes() as usize],
@@ -161,7 +169,11 @@ impl<'a> Cluster<'a> {
             }
             self.rouse(w);
         }
-        if slept { Ok(Turn::Idle) } else { Err(self.deadlock("nobody can go on")) }
+        if slept {
+            Ok(Turn::Idle)
+        } else {
+            Err(self.deadlock("nobody can go on"))
+        }
     }
 
     /// Notes that a warp may be able to run.
@@ -210,7 +222,9 @@ impl<'a> Cluster<'a> {
                     self.warps[w].group_mut().pc += 1;
                     break;
                 }
-                Ok(Next::Stay | Next::Moved) => {}
+                Ok(Next::Moved) => {}
+                // It counts when it goes through.
+                Ok(Next::Stay) => self.tally[pc as usize] -= 1,
                 Err(trouble) => return Err(self.fault(w, inst.site, *trouble)),
             }
         }
@@ -243,7 +257,12 @@ impl<'a> Cluster<'a> {
             Op::ActiveMask(d) => self.warps[w].write(*d, exec, &[u64::from(exec); WARP]),
             Op::Special(special, d) => self.special(w, *special, *d, exec),
             Op::Fence(fence) => self.fence(w, *fence),
-            Op::MapRank { d, address, rank, generic } => self.map_rank(w, [*d, *address, *rank], *generic, exec),
+            Op::MapRank {
+                d,
+                address,
+                rank,
+                generic,
+            } => self.map_rank(w, [*d, *address, *rank], *generic, exec),
             Op::RankOf { d, address, generic } => self.rank_of(w, *d, *address, *generic, exec),
             Op::IsSpace { d, address, space } => self.is_space(w, *d, *address, *space, exec),
             Op::Jump(target) | Op::Branch(target) => {
@@ -277,7 +296,10 @@ impl<'a> Cluster<'a> {
     /// A CTA lets its dependents start, by instruction or by exiting.
     fn trigger(&mut self, rank: usize, waited: bool) {
         if !std::mem::replace(&mut self.ctas[rank].triggered, true) && waited {
-            self.env.state.waited_first.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.env
+                .state
+                .waited_first
+                .store(true, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
@@ -338,7 +360,9 @@ impl<'a> Cluster<'a> {
                 let detail = format!("index {} into {} branch targets", indices[first], targets.len());
                 return Err(trouble(FaultKind::BadInstruction, first, detail));
             };
-            let same = lanes(left).filter(|&l| indices[l] == indices[first]).fold(0, |mask, l| mask | 1 << l);
+            let same = lanes(left)
+                .filter(|&l| indices[l] == indices[first])
+                .fold(0, |mask, l| mask | 1 << l);
             left &= !same;
             let mut part = group;
             part.mask = same;

@@ -139,7 +139,9 @@ impl Cluster<'_> {
         let mut equal = 0;
         for lane in lanes(exec) {
             let voters = members[lane] as Mask & exec;
-            let same = lanes(voters).filter(|&l| a[l] == a[lane]).fold(0, |mask, l| mask | 1u32 << l);
+            let same = lanes(voters)
+                .filter(|&l| a[l] == a[lane])
+                .fold(0, |mask, l| mask | 1u32 << l);
             let all_same = same == voters;
             equal |= u32::from(all_same) << lane;
             out[lane] = u64::from(if m.all && !all_same { 0 } else { same });
@@ -189,7 +191,9 @@ impl Cluster<'_> {
             warp.write(d, exec, &leaders);
         }
         if let Some(p) = p {
-            let elected = lanes(exec).filter(|&l| leader(l) == l as u32).fold(0, |mask, l| mask | 1 << l);
+            let elected = lanes(exec)
+                .filter(|&l| leader(l) == l as u32)
+                .fold(0, |mask, l| mask | 1 << l);
             warp.set_pred(p, exec, elected);
         }
         Ok(Next::Advance)
@@ -201,25 +205,25 @@ impl Cluster<'_> {
         }
         let constants = self.env.constants;
         let warp = &mut self.warps[w];
-        let lanes_of = |regs: &[Reg], i: usize| warp.read(constants, regs[i]);
+        let value = |reg: Reg| warp.read(constants, reg);
         let (mut a, mut b, mut c) = ([[0; 4]; WARP], [[0; 2]; WARP], [[0.0; 4]; WARP]);
-        for i in 0..4 {
-            let (ai, ci) = (lanes_of(&mma.a, i), lanes_of(&mma.c, i));
+        for (i, (&ai, &ci)) in mma.a.iter().zip(&mma.c).enumerate() {
+            let (ai, ci) = (value(ai), value(ci));
             for lane in 0..WARP {
                 a[lane][i] = ai[lane] as u32;
                 c[lane][i] = f32::from_bits(ci[lane] as u32);
             }
         }
-        for i in 0..2 {
-            let bi = lanes_of(&mma.b, i);
+        for (i, &bi) in mma.b.iter().enumerate() {
+            let bi = value(bi);
             for lane in 0..WARP {
                 b[lane][i] = bi[lane] as u32;
             }
         }
         let d = crate::num::mma_m16n8k16_bf16(&a, &b, &c);
-        for i in 0..4 {
-            let value = std::array::from_fn(|lane| u64::from(d[lane][i].to_bits()));
-            warp.write(mma.d[i], FULL, &value);
+        for (i, &reg) in mma.d.iter().enumerate() {
+            let value = d.map(|lane| u64::from(lane[i].to_bits()));
+            warp.write(reg, FULL, &value);
         }
         Ok(Next::Advance)
     }

@@ -3,7 +3,7 @@
 use super::clock::{Clock, Epoch};
 use super::cluster::{Cluster, Next};
 use super::report::{Trouble, trouble};
-use super::shadow::{Touch, Who};
+use super::shadow::Touch;
 use super::warp::{Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{Mask, Mbarrier as Instruction, MbarrierKind, Space, WARP};
@@ -112,20 +112,36 @@ impl Cluster<'_> {
                 }
                 MbarrierKind::Invalidate => {
                     let (rank, at) = self.object(w, address.space, addresses[lane], lane, site, false)?;
-                    let flying = self.ctas[rank].mbarriers.remove(&at).map_or(0, |object| object.in_flight);
+                    let flying = self.ctas[rank]
+                        .mbarriers
+                        .remove(&at)
+                        .map_or(0, |object| object.in_flight);
                     if flying > 0 {
                         let detail = format!("{flying} copies that report to this mbarrier are still under way");
                         return Err(trouble(FaultKind::AsyncCopy, lane, detail));
                     }
                     self.ctas[rank].shadow.set_barrier(at as usize, false);
                 }
-                MbarrierKind::Arrive { state, count, expect, drop, no_complete, release } => {
+                MbarrierKind::Arrive {
+                    state,
+                    count,
+                    expect,
+                    drop,
+                    no_complete,
+                    release,
+                } => {
                     let count = count.map_or(1, |reg| operand(reg) as u32 as i64);
                     let expect = expect.map(|reg| operand(reg) as u32 as i64);
                     let (rank, at) = self.object(w, address.space, addresses[lane], lane, site, release)?;
-                    let clock = if release { Some(self.release(w)) } else { self.warps[w].fence.clone() };
+                    let clock = if release {
+                        Some(self.release(w))
+                    } else {
+                        self.warps[w].fence.clone()
+                    };
                     self.progress = true;
-                    let Some(object) = self.ctas[rank].mbarriers.get_mut(&at) else { continue };
+                    let Some(object) = self.ctas[rank].mbarriers.get_mut(&at) else {
+                        continue;
+                    };
                     if let Some(bytes) = expect {
                         object.tx += bytes;
                     }
@@ -138,10 +154,13 @@ impl Cluster<'_> {
                         object.expected -= count;
                     }
                     let completes = object.pending == 0 && object.tx == 0;
-                    let complaint = if count < 1 || count > LIMIT {
+                    let complaint = if !(1..=LIMIT).contains(&count) {
                         Some(format!("it arrives {count} times at once; 1 to {LIMIT} are allowed"))
                     } else if object.pending < 0 {
-                        Some(format!("the phase expects {} arrivals and gets {} too many", object.expected, -object.pending))
+                        Some(format!(
+                            "the phase expects {} arrivals and gets {} too many",
+                            object.expected, -object.pending
+                        ))
                     } else if object.tx.abs() > LIMIT {
                         Some(format!("{} bytes expected; a phase can count {LIMIT}", object.tx))
                     } else if no_complete && completes {
@@ -198,14 +217,15 @@ impl Cluster<'_> {
             return Err(trouble(FaultKind::Mbarrier, lane, detail));
         }
         let epoch = self.now(w, false);
-        let who = Who { epoch, clock: &self.warps[w].clock, site };
-        if let Err((byte, objection)) = self.ctas[rank].shadow.touch(at as usize, BYTES as usize, Touch::Write, who) {
+        if let Err((byte, objection)) = self.touch(w, false, (rank, at as usize, BYTES as usize), Touch::Write, site) {
             return Err(self.objection(rank, byte, Touch::Write, lane, objection));
         }
         self.ctas[rank].shadow.set_barrier(at as usize, true);
         let actor = self.copier(self.mbarriers_made);
         self.mbarriers_made += 1;
-        self.ctas[rank].mbarriers.insert(at, Mbarrier::new(count, actor, epoch, site));
+        self.ctas[rank]
+            .mbarriers
+            .insert(at, Mbarrier::new(count, actor, epoch, site));
         self.progress = true;
         Ok(())
     }
@@ -300,7 +320,14 @@ impl Cluster<'_> {
         exec: Mask,
         site: u32,
     ) -> Result<Next, Box<Trouble>> {
-        let MbarrierKind::Wait { p, phase, parity, may_sleep, acquire } = instruction.kind else {
+        let MbarrierKind::Wait {
+            p,
+            phase,
+            parity,
+            may_sleep,
+            acquire,
+        } = instruction.kind
+        else {
             return Ok(Next::Advance);
         };
         let addresses = self.addresses(w, instruction.address);
@@ -324,14 +351,23 @@ impl Cluster<'_> {
                 let detail = "an mbarrier can only be waited on by its own CTA".into();
                 return Err(trouble(FaultKind::Mbarrier, lane, detail));
             }
-            let Some(object) = self.ctas[rank].mbarriers.get(&at) else { continue };
-            let holds = if parity { object.phase & 1 != phases[lane] & 1 } else { object.phase & 0xff_ffff != phases[lane] >> 40 };
+            let Some(object) = self.ctas[rank].mbarriers.get(&at) else {
+                continue;
+            };
+            let holds = if parity {
+                object.phase & 1 != phases[lane] & 1
+            } else {
+                object.phase & 0xff_ffff != phases[lane] >> 40
+            };
             if holds {
                 complete |= 1 << lane;
                 if acquire {
                     self.warps[w].clock.join(&object.complete);
                 } else {
-                    self.warps[w].met.get_or_insert_with(Clock::default).join(&object.complete);
+                    self.warps[w]
+                        .met
+                        .get_or_insert_with(Clock::default)
+                        .join(&object.complete);
                 }
             }
             last = Some((lane, holds));

@@ -1,7 +1,9 @@
 //! Who knows of whom: fences, strong accesses, and the order that they make between warps.
 
-use super::cluster::Cluster;
 use super::clock::{Clock, Epoch, FIRST_WARP, STARTED, WAITED};
+use std::sync::atomic::{self, Ordering::SeqCst};
+
+use super::cluster::Cluster;
 use super::report::{Trouble, trouble};
 use crate::error::FaultKind;
 use crate::program::{Fence, Order};
@@ -48,6 +50,8 @@ impl Cluster<'_> {
     pub(super) fn fence(&mut self, w: usize, fence: Fence) {
         match fence {
             Fence::Memory => {
+                // Clusters on other cores are ordered by the host's own fences.
+                atomic::fence(SeqCst);
                 let warp = &mut self.warps[w];
                 if let Some(met) = warp.met.take() {
                     warp.clock.join(&met);
@@ -59,7 +63,10 @@ impl Cluster<'_> {
                 let clock = self.release(w);
                 self.warps[w].init_fence = Some(clock);
             }
-            Fence::Proxy => {}
+            Fence::Proxy => {
+                self.warps[w].clock.fence_proxy();
+                self.tick(w);
+            }
         }
     }
 
@@ -69,6 +76,7 @@ impl Cluster<'_> {
             return;
         }
         let clock = if order.release {
+            atomic::fence(SeqCst);
             Some(self.release(w))
         } else {
             self.warps[w].fence.clone()
@@ -88,6 +96,9 @@ impl Cluster<'_> {
 
     /// A strong load or atomic at a place: learns what was published there.
     pub(super) fn learn(&mut self, w: usize, place: u64, order: Order) {
+        if order.acquire {
+            atomic::fence(SeqCst);
+        }
         if !order.strong || self.published.is_empty() {
             return;
         }
@@ -109,7 +120,10 @@ impl Cluster<'_> {
             return Ok(());
         }
         if rank >= self.ctas.len() {
-            let detail = format!("the cluster has no CTA of rank {rank}, its ranks are 0 to {}", self.ctas.len() - 1);
+            let detail = format!(
+                "the cluster has no CTA of rank {rank}, its ranks are 0 to {}",
+                self.ctas.len() - 1
+            );
             return Err(trouble(FaultKind::OutOfBounds, lane, detail));
         }
         if self.warps[w].clock.get(STARTED) == 0 {

@@ -80,6 +80,13 @@ impl Cluster<'_> {
                 FaultKind::UninitialisedShared,
                 format!("{does} {place}, which nothing has written"),
             ),
+            Objection::Unfenced { site } => (
+                FaultKind::AsyncCopy,
+                format!(
+                    "{does} {place}, written at {} with no `fence.proxy.async` between the two, so that the copy may not see it",
+                    self.name_site(site)
+                ),
+            ),
             Objection::Barrier => (
                 FaultKind::Mbarrier,
                 format!("{does} {place}, where an mbarrier object lives; invalidate it first"),
@@ -96,7 +103,11 @@ impl Cluster<'_> {
             }
             Objection::Race { other, site, wrote } => {
                 let copied = other.actor() >= FIRST_WARP + self.warps.len();
-                let kind = if copied { FaultKind::AsyncCopy } else { FaultKind::SharedRace };
+                let kind = if copied {
+                    FaultKind::AsyncCopy
+                } else {
+                    FaultKind::SharedRace
+                };
                 let did = if wrote { "wrote" } else { "read" };
                 let remedy = match (copied, wrote) {
                     (true, true) => "wait on the copy's mbarrier first",
@@ -133,7 +144,10 @@ impl Cluster<'_> {
                     Wait::Barrier(id) => {
                         let barrier = &self.ctas[warp.cta].barriers[id as usize];
                         let all = barrier.expected.unwrap_or(self.ctas[warp.cta].live_threads);
-                        format!("waits for barrier {id} ({} of {all} threads are there)", barrier.arrived)
+                        format!(
+                            "waits for barrier {id} ({} of {all} threads are there)",
+                            barrier.arrived
+                        )
                     }
                     Wait::Cluster => "waits for the cluster barrier".into(),
                     Wait::Sleep => "waits for a phase or a copy".into(),
@@ -156,7 +170,11 @@ impl Cluster<'_> {
         if more > 0 {
             detail.push_str(&format!("; and {more} more"));
         }
-        let kind = if partial.is_some() { FaultKind::PartialWarp } else { FaultKind::Deadlock };
+        let kind = if partial.is_some() {
+            FaultKind::PartialWarp
+        } else {
+            FaultKind::Deadlock
+        };
         let (w, site, mask) = partial.or(first).unwrap_or((0, 0, 1));
         let lane = lanes(mask).next().unwrap_or(0);
         self.fault(w, site, Trouble { kind, lane, detail })

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::Env;
 use super::cluster::{Cluster, Turn};
 use super::special::MULTIPROCESSORS;
-use super::Env;
 use crate::counters::{Counters, Traffic};
 use crate::error::Fault;
 
@@ -35,6 +35,8 @@ impl Random {
 
 /// Instructions between two looks at the launch's state.
 const SLICE: u64 = 1 << 16;
+/// Instructions without progress after which somebody else is given a chance.
+const PATIENCE: u64 = 1 << 13;
 /// Instructions that a warp executes before another one's turn, where no seed asks for more variety.
 const BURST: u32 = 1 << 10;
 /// What a round of polls in a cluster that stands still counts as.
@@ -98,8 +100,14 @@ impl Totals {
 
     fn add(&mut self, cluster: &Cluster<'_>) {
         self.tally.iter_mut().zip(&cluster.tally).for_each(|(a, b)| *a += b);
-        self.traffic.iter_mut().zip(&cluster.view.traffic).for_each(|(a, b)| a.add(b));
-        self.conflicts.iter_mut().zip(cluster.conflicts).for_each(|(a, b)| *a += b);
+        self.traffic
+            .iter_mut()
+            .zip(&cluster.view.traffic)
+            .for_each(|(a, b)| a.add(b));
+        self.conflicts
+            .iter_mut()
+            .zip(cluster.conflicts)
+            .for_each(|(a, b)| *a += b);
     }
 
     fn counters(self, env: &Env<'_>) -> Counters {
@@ -135,7 +143,12 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(env: &'a Env<'a>, next: &'a AtomicU64, totals: &'a Mutex<Totals>) -> Self {
-        Worker { env, next, totals, running: Vec::new() }
+        Worker {
+            env,
+            next,
+            totals,
+            running: Vec::new(),
+        }
     }
 
     fn admit(&mut self, seed: u64) -> bool {
@@ -175,15 +188,17 @@ impl<'a> Worker<'a> {
 
     /// Runs a cluster for a slice; `None` after a fault.
     fn slice(&mut self, i: usize) -> Option<Turn> {
-        let start = self.running[i].executed;
-        let mut turn = Turn::Busy;
-        let mut rounds = 0;
-        while turn == Turn::Busy && self.running[i].executed - start < SLICE && rounds < SLICE {
-            rounds += 1;
-            turn = self.step(i, BURST)?;
+        let begin = self.running[i].executed;
+        for _ in 0..SLICE {
+            let start = self.running[i].executed;
+            let turn = self.step(i, BURST)?;
+            let idle = self.account(i, start, turn)?;
+            let executed = self.running[i].executed - begin;
+            if turn != Turn::Busy || executed > SLICE || idle.min(executed) > PATIENCE {
+                return Some(turn);
+            }
         }
-        self.account(i, start, turn)?;
-        Some(turn)
+        Some(Turn::Busy)
     }
 
     fn step(&mut self, i: usize, burst: u32) -> Option<Turn> {
@@ -214,11 +229,13 @@ impl<'a> Worker<'a> {
             let start = self.running[i].executed;
             let burst = 1 << random.below(9);
             let Some(turn) = self.step(i, burst) else { return };
-            let Some(idle) = self.account(i, start, turn) else { return };
+            let Some(idle) = self.account(i, start, turn) else {
+                return;
+            };
             if turn == Turn::Done {
                 self.finish(i);
                 room = most;
-            } else if idle > SLICE {
+            } else if idle > PATIENCE {
                 room = room.max(self.running.len() + 1);
             }
         }
@@ -229,7 +246,11 @@ impl<'a> Worker<'a> {
     fn account(&mut self, i: usize, start: u64, turn: Turn) -> Option<u64> {
         let (env, cluster) = (self.env, &mut self.running[i]);
         let executed = cluster.executed - start;
-        let cost = if turn == Turn::Idle { executed + IDLE_ROUND } else { executed };
+        let cost = if turn == Turn::Idle {
+            executed + IDLE_ROUND
+        } else {
+            executed
+        };
         let total = env.state.total.fetch_add(executed, Relaxed) + executed;
         let idle = if std::mem::take(&mut cluster.progress) {
             env.state.idle.store(0, Relaxed);

@@ -42,6 +42,8 @@ pub(super) struct Who<'a> {
     pub(super) epoch: Epoch,
     pub(super) clock: &'a Clock,
     pub(super) site: u32,
+    /// Actors from here on are copies, whose writes other copies see without a proxy fence.
+    pub(super) copiers: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +65,10 @@ pub(super) enum Objection {
     InFlight,
     /// It is part of an mbarrier.
     Barrier,
+    /// A warp wrote it, and no proxy fence lets copies see that.
+    Unfenced { site: u32 },
     /// Another access is not ordered before this one.
-    Race {
-        other: Epoch,
-        site: u32,
-        wrote: bool,
-    },
+    Race { other: Epoch, site: u32, wrote: bool },
 }
 
 impl Shadow {
@@ -100,36 +100,32 @@ impl Shadow {
             let first = at.max(word * 4) - word * 4;
             let last = end.min(word * 4 + 4) - word * 4;
             let bytes = (WRITTEN >> (4 - last)) & (WRITTEN << first);
-            if let Err(objection) = self.touch_word(word, bytes, touch, who) {
-                return Err((word * 4 + first, objection));
+            if let Err((byte, objection)) = self.touch_word(word, bytes, touch, who) {
+                return Err((word * 4 + byte as usize, objection));
             }
             word += 1;
         }
         Ok(())
     }
 
+    /// Enters an access to these bytes of a word; on an objection, tells the first byte of the word that it concerns.
     #[inline]
-    fn touch_word(
-        &mut self,
-        word: usize,
-        bytes: u8,
-        touch: Touch,
-        who: Who<'_>,
-    ) -> Result<(), Objection> {
+    fn touch_word(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
         let flags = self.flags[word];
         if flags & (FLIGHT | BARRIER) != 0 {
-            return Err(if flags & BARRIER != 0 {
+            let objection = if flags & BARRIER != 0 {
                 Objection::Barrier
             } else {
                 Objection::InFlight
-            });
+            };
+            return Err((bytes.trailing_zeros(), objection));
         }
         let reads = matches!(touch, Touch::Read | Touch::CopyRead(_));
         if reads && flags & bytes != bytes {
-            return Err(Objection::Unwritten);
+            return Err(((bytes & !flags).trailing_zeros(), Objection::Unwritten));
         }
         if flags & SPLIT == 0 && bytes == WRITTEN {
-            enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets)?;
+            enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (0, why))?;
         } else {
             self.touch_bytes(word, bytes, touch, who)?;
         }
@@ -142,13 +138,7 @@ impl Shadow {
     }
 
     #[cold]
-    fn touch_bytes(
-        &mut self,
-        word: usize,
-        bytes: u8,
-        touch: Touch,
-        who: Who<'_>,
-    ) -> Result<(), Objection> {
+    fn touch_bytes(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
         if self.flags[word] & SPLIT == 0 {
             let cell = self.cells[word];
             // A set of readers cannot have four owners, so each byte gets a copy.
@@ -180,7 +170,7 @@ impl Shadow {
         for byte in 0..4 {
             if bytes & 1 << byte != 0 {
                 let cell = &mut self.splits[index as usize][byte];
-                enter(cell, touch, who, &mut self.sets, &mut self.free_sets)?;
+                enter(cell, touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (byte as u32, why))?;
             }
         }
         if bytes == WRITTEN && touch == Touch::Write {
@@ -267,6 +257,9 @@ fn enter(
     }
     let reader = match touch {
         Touch::Read => who.epoch,
+        Touch::CopyRead(_) if cell.write.actor() < who.copiers && !who.clock.copies_see(cell.write) => {
+            return Err(Objection::Unfenced { site: cell.write_site });
+        }
         Touch::CopyRead(epoch) => epoch,
         Touch::Write | Touch::CopyWrite => {
             return enter_write(cell, touch == Touch::Write, who, sets, free_sets);
@@ -279,10 +272,7 @@ fn enter(
         let set = &mut sets[set];
         set.retain(|&(other, _)| other.actor() != reader.actor() && !who.clock.knows(other));
         set.push((reader, who.site));
-    } else if cell.read == Epoch::NEVER
-        || cell.read.actor() == reader.actor()
-        || who.clock.knows(cell.read)
-    {
+    } else if cell.read == Epoch::NEVER || cell.read.actor() == reader.actor() || who.clock.knows(cell.read) {
         cell.read = reader;
         cell.read_site = who.site;
     } else {

@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use super::report::Trouble;
-use super::shadow::{Touch, Who};
+use super::shadow::{Objection, Touch, Who};
 use super::warp::lanes;
 use crate::program::{FULL, Lanes, Mask, Order, Space, WARP};
 
@@ -10,6 +10,25 @@ use crate::program::{FULL, Lanes, Mask, Order, Space, WARP};
 const BANKS: usize = 32;
 
 impl Cluster<'_> {
+    /// Enters an access to bytes of a CTA's memory (rank, offset, length) into its books; on an objection, tells the byte.
+    pub(super) fn touch(
+        &mut self,
+        w: usize,
+        strong: bool,
+        (rank, at, len): (usize, usize, usize),
+        touch: Touch,
+        site: u32,
+    ) -> Result<(), (usize, Objection)> {
+        let (epoch, copiers) = (self.now(w, strong), self.copier(0));
+        let who = Who {
+            epoch,
+            clock: &self.warps[w].clock,
+            site,
+            copiers,
+        };
+        self.ctas[rank].shadow.touch(at, len, touch, who)
+    }
+
     /// Enters a warp's access into the books of the CTAs concerned; answers with rank and offset per lane.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn touch_shared(
@@ -38,19 +57,13 @@ impl Cluster<'_> {
         } else {
             (WARP, len)
         };
-        let epoch = self.now(w, order.strong);
         for lane in lanes(mask).take(count) {
             let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
             if rank as u32 != own {
                 self.check_remote(w, rank, lane)?;
                 self.note_remote(w, rank, site);
             }
-            let who = Who {
-                epoch,
-                clock: &self.warps[w].clock,
-                site,
-            };
-            let touched = self.ctas[rank].shadow.touch(at, len_each as usize, touch, who);
+            let touched = self.touch(w, order.strong, (rank, at, len_each as usize), touch, site);
             if let Err((byte, objection)) = touched {
                 let covers = |l: &usize| {
                     let start = spots[*l].1 as usize;

@@ -56,7 +56,9 @@ impl Cluster<'_> {
                 Special::Laneid => lane as u32,
                 Special::Warpid => warp.index,
                 Special::Nwarpid => env.warps_per_cta() as u32,
-                Special::Smid => ((self.index * self.ctas.len() as u64 + u64::from(rank)) % u64::from(MULTIPROCESSORS)) as u32,
+                Special::Smid => {
+                    ((self.index * self.ctas.len() as u64 + u64::from(rank)) % u64::from(MULTIPROCESSORS)) as u32
+                }
                 Special::Nsmid => MULTIPROCESSORS,
                 Special::Gridid => env.id,
                 Special::LanemaskEq => bit,

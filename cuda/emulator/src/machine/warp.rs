@@ -5,7 +5,7 @@ use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP
 
 /// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for it,
 /// get their turn.
-const QUANTUM: u32 = 1 << 14;
+const QUANTUM: u32 = 1 << 12;
 /// What a failed poll counts as.
 const POLL: u32 = QUANTUM / 16;
 
@@ -216,9 +216,7 @@ impl Warp {
 
     /// Whether other lanes will come to where this group stands.
     fn is_behind(&self, group: &Group, program: &Program) -> bool {
-        (self.groups.iter()).any(|other| {
-            other.pc < group.pc && program.post_dominates(group.pc, other.pc)
-        })
+        (self.groups.iter()).any(|other| other.pc < group.pc && program.post_dominates(group.pc, other.pc))
     }
 
     fn join_groups(&mut self) {

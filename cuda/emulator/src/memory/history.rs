@@ -86,7 +86,10 @@ mod tests {
         assert_eq!((early.unfinished(false), early.unfinished(true)), (&[a][..], &[][..]));
         history.end(b, early, true, false);
         let (c, early) = history.begin(Some(b));
-        assert_eq!((early.unfinished(false), early.unfinished(true)), (&[b, a][..], &[][..]));
+        assert_eq!(
+            (early.unfinished(false), early.unfinished(true)),
+            (&[b, a][..], &[][..])
+        );
         // c never waits: d may even pass its own wait while b and a run.
         history.end(c, early, false, false);
         let (d, early) = history.begin(Some(c));

@@ -68,14 +68,33 @@ pub(crate) enum Op {
     Prefetch(Box<Prefetch>),
     Fence(Fence),
     /// `mapa`: maps a shared address to a rank.
-    MapRank { d: Reg, address: Reg, rank: Reg, generic: bool },
+    MapRank {
+        d: Reg,
+        address: Reg,
+        rank: Reg,
+        generic: bool,
+    },
     /// `getctarank`
-    RankOf { d: Reg, address: Reg, generic: bool },
+    RankOf {
+        d: Reg,
+        address: Reg,
+        generic: bool,
+    },
     /// `isspacep`
-    IsSpace { d: u32, address: Reg, space: Space },
+    IsSpace {
+        d: u32,
+        address: Reg,
+        space: Space,
+    },
     Barrier(Box<Barrier>),
-    ClusterArrive { release: bool, aligned: bool },
-    ClusterWait { acquire: bool, aligned: bool },
+    ClusterArrive {
+        release: bool,
+        aligned: bool,
+    },
+    ClusterWait {
+        acquire: bool,
+        aligned: bool,
+    },
     WarpSync(Reg),
     Shuffle(Box<Shuffle>),
     Vote(Box<Vote>),
@@ -83,12 +102,18 @@ pub(crate) enum Op {
     Reduce(Box<Reduce>),
     ActiveMask(Reg),
     /// `elect.sync d|p, members`
-    Elect { d: Option<Reg>, p: Option<u32>, members: Reg },
+    Elect {
+        d: Option<Reg>,
+        p: Option<u32>,
+        members: Reg,
+    },
     Mma(Box<Mma>),
     Mbarrier(Box<Mbarrier>),
     Bulk(Box<Bulk>),
     BulkCommit,
-    BulkWait { left: u32 },
+    BulkWait {
+        left: u32,
+    },
     /// Register reallocation: does nothing, but the whole warp must take part.
     AlignedNop,
     /// `griddepcontrol.wait`
@@ -126,7 +151,9 @@ pub(crate) enum CarryKind {
     /// Low half of `a * b + c`.
     MadLow,
     /// High half of `a * b`, signed or not, plus `c`.
-    MadHigh { signed: bool },
+    MadHigh {
+        signed: bool,
+    },
 }
 
 /// A state space that an address is in.
@@ -280,7 +307,9 @@ pub(crate) struct Mbarrier {
 }
 
 pub(crate) enum MbarrierKind {
-    Init { count: Reg },
+    Init {
+        count: Reg,
+    },
     Invalidate,
     /// `arrive` and `arrive_drop`
     Arrive {
@@ -301,7 +330,10 @@ pub(crate) enum MbarrierKind {
         may_sleep: bool,
         acquire: bool,
     },
-    PendingCount { d: Reg, state: Reg },
+    PendingCount {
+        d: Reg,
+        state: Reg,
+    },
 }
 
 /// `cp.async.bulk`

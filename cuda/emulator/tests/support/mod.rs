@@ -5,20 +5,20 @@ use ptx_emulator::{Counters, Error, Fault, FaultKind, Launch, LaunchId, Limits, 
 
 /// A kernel launch in the making: one CTA of one warp unless told otherwise.
 #[derive(Clone)]
-pub struct Run<'a> {
-    pub entry: &'a str,
-    pub grid: u32,
-    pub block: u32,
-    pub cluster: u32,
-    pub shared: u32,
-    pub seed: Option<u64>,
-    pub overlaps: Option<LaunchId>,
-    pub limits: Limits,
+pub(crate) struct Run<'a> {
+    pub(crate) entry: &'a str,
+    pub(crate) grid: u32,
+    pub(crate) block: u32,
+    pub(crate) cluster: u32,
+    pub(crate) shared: u32,
+    pub(crate) seed: Option<u64>,
+    pub(crate) overlaps: Option<LaunchId>,
+    pub(crate) limits: Limits,
     params: Vec<u8>,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(entry: &'a str) -> Self {
+    pub(crate) fn new(entry: &'a str) -> Self {
         Run {
             entry,
             grid: 1,
@@ -32,44 +32,44 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn grid(mut self, grid: u32) -> Self {
+    pub(crate) fn grid(mut self, grid: u32) -> Self {
         self.grid = grid;
         self
     }
 
-    pub fn block(mut self, block: u32) -> Self {
+    pub(crate) fn block(mut self, block: u32) -> Self {
         self.block = block;
         self
     }
 
-    pub fn cluster(mut self, cluster: u32) -> Self {
+    pub(crate) fn cluster(mut self, cluster: u32) -> Self {
         self.cluster = cluster;
         self.grid = self.grid.max(cluster);
         self
     }
 
-    pub fn shared(mut self, bytes: u32) -> Self {
+    pub(crate) fn shared(mut self, bytes: u32) -> Self {
         self.shared = bytes;
         self
     }
 
-    pub fn seed(mut self, seed: u64) -> Self {
+    pub(crate) fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    pub fn u64(mut self, value: u64) -> Self {
+    pub(crate) fn u64(mut self, value: u64) -> Self {
         self.params.resize(self.params.len().next_multiple_of(8), 0);
         self.params.extend(value.to_le_bytes());
         self
     }
 
-    pub fn u32(mut self, value: u32) -> Self {
+    pub(crate) fn u32(mut self, value: u32) -> Self {
         self.params.extend(value.to_le_bytes());
         self
     }
 
-    pub fn on(&self, module: &Module, memory: &Memory) -> Result<(LaunchId, Counters), Error> {
+    pub(crate) fn on(&self, module: &Module, memory: &Memory) -> Result<(LaunchId, Counters), Error> {
         let what = Launch {
             entry: self.entry,
             grid: [self.grid, 1, 1],
@@ -79,18 +79,21 @@ impl<'a> Run<'a> {
             params: &self.params,
             overlaps: self.overlaps,
         };
-        let options = Options { seed: self.seed, limits: self.limits.clone() };
+        let options = Options {
+            seed: self.seed,
+            limits: self.limits.clone(),
+        };
         launch(module, memory, &what, &options).map(|outcome| (outcome.id, outcome.counters))
     }
 }
 
 /// PTX text with the usual header around kernels.
-pub fn ptx(kernels: &str) -> String {
+pub(crate) fn ptx(kernels: &str) -> String {
     format!(".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n{kernels}")
 }
 
 /// A kernel `k` with the parameter `out` (in `%out`), and registers to write to.
-pub fn kernel(body: &str) -> String {
+pub(crate) fn kernel(body: &str) -> String {
     ptx(&format!(
         ".visible .entry k(.param .u64 out) {{\n\
          .reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .f32 %f<32>; .reg .b64 %d<32>;\n\
@@ -99,35 +102,41 @@ pub fn kernel(body: &str) -> String {
     ))
 }
 
-pub fn module(text: &str) -> Module {
+pub(crate) fn module(text: &str) -> Module {
     Module::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-pub fn memory() -> Memory {
+pub(crate) fn memory() -> Memory {
     Memory::new(1 << 32)
 }
 
-pub fn read_u32(memory: &Memory, address: u64, count: usize) -> Vec<u32> {
+pub(crate) fn read_u32(memory: &Memory, address: u64, count: usize) -> Vec<u32> {
     let mut bytes = vec![0; count * 4];
     memory.read(address, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect()
 }
 
-pub fn write_u32(memory: &Memory, address: u64, values: &[u32]) {
+pub(crate) fn write_u32(memory: &Memory, address: u64, values: &[u32]) {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     memory.write(address, &bytes).unwrap();
 }
 
 /// Runs kernel `k`, made from a body, with its parameter pointing at `words` zeroed words; answers with these.
-pub fn words(body: &str, run: &Run<'_>, words: usize) -> Vec<u32> {
+pub(crate) fn words(body: &str, run: &Run<'_>, words: usize) -> Vec<u32> {
     let (memory, module) = (memory(), module(&kernel(body)));
     let out = memory.allocate(words as u64 * 4).unwrap();
-    run.clone().u64(out).on(&module, &memory).unwrap_or_else(|error| panic!("{error}"));
+    run.clone()
+        .u64(out)
+        .on(&module, &memory)
+        .unwrap_or_else(|error| panic!("{error}"));
     read_u32(&memory, out, words)
 }
 
 /// The fault that kernel `k`, made from a body, ends in.
-pub fn fault(body: &str, run: &Run<'_>) -> Fault {
+pub(crate) fn fault(body: &str, run: &Run<'_>) -> Fault {
     let (memory, module) = (memory(), module(&kernel(body)));
     let out = memory.allocate(4096).unwrap();
     match run.clone().u64(out).on(&module, &memory) {
@@ -138,21 +147,24 @@ pub fn fault(body: &str, run: &Run<'_>) -> Fault {
 }
 
 /// Checks that a body ends in a fault of a kind whatever the interleaving, and that the message contains something.
-pub fn refuses(kind: FaultKind, says: &str, body: &str, run: &Run<'_>) -> Fault {
+pub(crate) fn refuses(kind: FaultKind, says: &str, body: &str, run: &Run<'_>) -> Fault {
     let mut last = None;
     for seed in [None, Some(1), Some(2), Some(3), Some(4), Some(5)] {
         let mut run = run.clone();
         run.seed = seed;
         let fault = fault(body, &run);
         assert_eq!(fault.kind, kind, "seed {seed:?}: {fault}");
-        assert!(fault.to_string().contains(says), "seed {seed:?}: `{says}` is not in: {fault}");
+        assert!(
+            fault.to_string().contains(says),
+            "seed {seed:?}: `{says}` is not in: {fault}"
+        );
         last = Some(fault);
     }
     last.unwrap()
 }
 
 /// Checks that a body runs through whatever the interleaving, and leaves these words.
-pub fn leaves(expected: &[u32], body: &str, run: &Run<'_>) {
+pub(crate) fn leaves(expected: &[u32], body: &str, run: &Run<'_>) {
     for seed in std::iter::once(None).chain((1..12).map(Some)) {
         let mut run = run.clone();
         run.seed = seed;

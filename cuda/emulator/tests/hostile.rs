@@ -1,0 +1,245 @@
+//! Whatever the text and the launch, the answer is a value.
+
+mod support;
+
+use ptx_emulator::{BadLaunch, Error, Launch, Memory, Module, Options, launch};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use support::{kernel, memory, module, ptx};
+
+const GEMV: &str = include_str!("ptx/gemv.ptx");
+
+#[test]
+fn what_is_unknown_is_named_with_its_line() {
+    for instruction in [
+        "frobnicate.b32 %r1, %r2;",
+        "add.sideways.s32 %r1, %r2, %r3;",
+        "ld.global.b128 %d1, [%out];",
+        "wgmma.fence.sync.aligned;",
+        "cp.async.ca.shared.global [%r1], [%out], 16;",
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%r1,%r2,%r3,%r4}, {%r1,%r2,%r3,%r4}, {%r1,%r2}, {%r1,%r2,%r3,%r4};",
+        "add.s32 %r1, %r2;",
+        "add.s32 %r1, %d2, %r3;",
+        "add.s32 %p1, %r2, %r3;",
+        "add.f32 %r1, %r2, [%out];",
+        "mov.u32 %r1, nobody;",
+        "ld.shared.u32 %r1, [out];",
+        "st.param.u64 [out], %d1;",
+        "cvt.u32.f32 %r1, %r2;",
+        "shfl.bfly.b32 %r1, %r2, 1, 31;",
+        "lop3.b32 %r1, %r2, %r3, %r4, 256;",
+        "@%r1 add.s32 %r1, %r2, %r3;",
+    ] {
+        let text = kernel(&format!("add.s32 %r1, %r1, 1;\n{instruction}"));
+        let line = text.lines().position(|l| l.contains(instruction)).unwrap() as u32 + 1;
+        let error = Module::parse(&text).expect_err(instruction);
+        assert_eq!(error.line, line, "{instruction}: {error}");
+        assert!(!error.message.is_empty());
+    }
+}
+
+#[test]
+fn damaged_texts_never_panic() {
+    let mut random = StdRng::seed_from_u64(7);
+    let mut run = 0;
+    for _ in 0..400 {
+        let mut lines: Vec<String> = GEMV.lines().map(str::to_owned).collect();
+        for _ in 0..random.random_range(1..4) {
+            let (a, b) = (random.random_range(8..lines.len()), random.random_range(8..lines.len()));
+            match random.random_range(0..5) {
+                0 => drop(lines.remove(a)),
+                1 => lines.swap(a, b),
+                2 => lines[a] = lines[b].clone(),
+                3 => lines.truncate(a),
+                _ => {
+                    let line: String = lines[a]
+                        .chars()
+                        .map(|c| if random.random_ratio(1, 12) { '7' } else { c })
+                        .collect();
+                    lines[a] = line;
+                }
+            }
+        }
+        let Ok(module) = Module::parse(&lines.join("\n")) else {
+            continue;
+        };
+        let memory = Memory::new(1 << 24);
+        let buffer = memory.allocate(1 << 16).unwrap();
+        let mut params = [buffer.to_le_bytes(); 3].concat();
+        params.extend([1u32, 32, 2048, 0, 0].iter().flat_map(|v| v.to_le_bytes()));
+        let mut options = Options {
+            seed: Some(random.random()),
+            ..Options::default()
+        };
+        options.limits.idle_instructions = 20_000;
+        options.limits.total_instructions = 200_000;
+        let what = Launch {
+            entry: "gemv",
+            grid: [4, 1, 1],
+            block: [256, 1, 1],
+            cluster: [2, 1, 1],
+            dynamic_shared: 80_000,
+            params: &params,
+            overlaps: None,
+        };
+        run += 1;
+        // Right or wrong, it ends.
+        let _ = launch(&module, &memory, &what, &options);
+    }
+    assert!(run > 50, "only {run} of the damaged texts were still PTX");
+}
+
+#[test]
+fn launches_are_checked() {
+    let text = ptx(
+        ".visible .entry k(.param .u64 a, .param .u32 b) .maxntid 64, 1, 1 { .shared .align 16 .b8 fixed[100]; .reg .b32 %r; mov.u32 %r, fixed; ret; }
+         .visible .entry exact() .reqntid 96, 1, 1 .reqnctapercluster 2, 1, 1 { ret; }",
+    );
+    let (memory, module) = (memory(), module(&text));
+    let info = module.entry("k").unwrap();
+    assert_eq!(
+        (info.param_bytes, info.max_threads, info.static_shared),
+        (12, Some([64, 1, 1]), 100)
+    );
+    assert_eq!(module.entry("exact").unwrap().required_cluster, Some([2, 1, 1]));
+    assert_eq!(module.entries().count(), 2);
+    let good = Launch {
+        entry: "k",
+        grid: [2, 1, 1],
+        block: [64, 1, 1],
+        cluster: [1, 1, 1],
+        dynamic_shared: 0,
+        params: &[0; 12],
+        overlaps: None,
+    };
+    let refused = |what: &Launch<'_>| match launch(&module, &memory, what, &Options::default()) {
+        Err(Error::BadLaunch(why)) => {
+            assert!(!why.to_string().is_empty());
+            why
+        }
+        other => panic!("{other:?}"),
+    };
+    launch(&module, &memory, &good, &Options::default()).unwrap();
+    assert!(matches!(
+        refused(&Launch {
+            entry: "nobody",
+            ..good.clone()
+        }),
+        BadLaunch::NoSuchEntry(_)
+    ));
+    assert!(matches!(
+        refused(&Launch {
+            params: &[0; 16],
+            ..good.clone()
+        }),
+        BadLaunch::ParameterSize {
+            expected: 12,
+            given: 16,
+            ..
+        }
+    ));
+    assert!(matches!(
+        refused(&Launch {
+            dynamic_shared: 227 * 1024,
+            ..good.clone()
+        }),
+        BadLaunch::SharedMemory { .. }
+    ));
+    assert!(matches!(
+        refused(&Launch {
+            dynamic_shared: u32::MAX,
+            ..good.clone()
+        }),
+        BadLaunch::SharedMemory { .. }
+    ));
+    for bad in [
+        Launch {
+            grid: [0, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            grid: [1, 65536, 1],
+            ..good.clone()
+        },
+        Launch {
+            block: [0, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            block: [65, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            block: [1, 1, 65],
+            ..good.clone()
+        },
+        Launch {
+            block: [u32::MAX, u32::MAX, u32::MAX],
+            ..good.clone()
+        },
+        Launch {
+            cluster: [3, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            cluster: [0, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            cluster: [17, 1, 1],
+            grid: [17, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            entry: "exact",
+            params: &[],
+            block: [64, 1, 1],
+            cluster: [2, 1, 1],
+            ..good.clone()
+        },
+        Launch {
+            entry: "exact",
+            params: &[],
+            block: [96, 1, 1],
+            ..good.clone()
+        },
+    ] {
+        assert!(matches!(refused(&bad), BadLaunch::Dimensions { .. }), "{bad:?}");
+    }
+    launch(
+        &module,
+        &memory,
+        &Launch {
+            entry: "exact",
+            params: &[],
+            block: [96, 1, 1],
+            cluster: [2, 1, 1],
+            ..good
+        },
+        &Options::default(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_memory_without_room_for_variables_refuses_the_launch() {
+    let module = module(&ptx(
+        ".global .align 4 .b8 large[4096]; .visible .entry k() { .reg .b64 %d; mov.u64 %d, large; ret; }",
+    ));
+    let memory = Memory::new(1024);
+    let what = Launch {
+        entry: "k",
+        grid: [1, 1, 1],
+        block: [1, 1, 1],
+        cluster: [1, 1, 1],
+        dynamic_shared: 0,
+        params: &[],
+        overlaps: None,
+    };
+    let refused = launch(&module, &memory, &what, &Options::default());
+    assert!(
+        matches!(refused, Err(Error::BadLaunch(BadLaunch::Variables { bytes: 4096 }))),
+        "{refused:?}"
+    );
+    assert_eq!(memory.used(), 0);
+    assert_eq!(module.global_address(&memory, "large"), None);
+}
