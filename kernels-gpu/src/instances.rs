@@ -69,6 +69,11 @@ impl Format {
             Format::Window12 => WINDOW12_UNIT_BYTES,
         }
     }
+
+    /// 128-bit loads of a lane per unit.
+    pub const fn wide_loads(self) -> usize {
+        self.unit_bytes() / (WARP * 16)
+    }
 }
 
 /// What a `floor_read` kernel is given, as its one by-value parameter.
@@ -407,10 +412,7 @@ pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
 
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    GEMV_BF16
-        .iter()
-        .map(Gemv::entry)
-        .chain(FLOOR_READ.iter().map(Floor::entry))
+    gemvs().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
 #[cfg(test)]

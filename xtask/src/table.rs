@@ -19,7 +19,7 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .counts
         .iter()
         .fold(spec, |spec, &(mnemonic, count)| spec.count(mnemonic, count as u32));
-    match instances::GEMV_BF16.iter().find(|gemv| gemv.name == entry.name) {
+    match instances::gemvs().find(|gemv| gemv.name == entry.name) {
         Some(gemv) => promise_wide_loads(spec, gemv),
         None => spec.promise("LDS.128", 1),
     }
@@ -28,15 +28,26 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
 /// 128-bit loads of x that one lane needs for a group of columns and a block of tokens: 16 of its 64 columns.
 const X_LOADS: usize = 2;
 
-/// One matrix instruction per step, row block and token block of a chunk; each row block's fragment comes by one wide load,
-/// and where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop.
+/// Integer instructions that a main loop may spend on eight weights of a lane.
+const INTEGERS_PER_OCTET: usize = 16;
+
+/// One matrix instruction per step, row block and token block of a chunk; each row block's unit comes by wide loads, and
+/// where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop. Where
+/// weights are decoded, the integer instructions must hide behind the stream.
 fn promise_wide_loads(spec: EntrySpec, gemv: &instances::Gemv) -> EntrySpec {
-    let fragments = UNIT_STEPS * gemv.groups * gemv.row_blocks;
+    let units = gemv.groups * gemv.row_blocks;
+    let octets = units * UNIT_STEPS;
     let spec = spec
-        .promise_in_main_loop("HMMA", (fragments * gemv.token_blocks) as u32)
-        .promise_in_main_loop("LDS.128", fragments as u32);
-    if gemv.x_values == 8 {
-        return spec.promise_in_main_loop("LDG.128", (X_LOADS * gemv.groups * gemv.token_blocks) as u32);
+        .promise_in_main_loop("HMMA", (octets * gemv.token_blocks) as u32)
+        .promise_in_main_loop("LDS.128", (units * gemv.format.wide_loads()) as u32);
+    if gemv.x_values != 8 {
+        return spec;
     }
-    spec
+    let spec = spec.promise_in_main_loop("LDG.128", (X_LOADS * gemv.groups * gemv.token_blocks) as u32);
+    match gemv.format {
+        instances::Format::Bf16 => spec,
+        instances::Format::Window12 => spec
+            .promise_in_main_loop("PRMT", 6 * octets as u32)
+            .max_integers_in_main_loop((INTEGERS_PER_OCTET * octets) as u32),
+    }
 }

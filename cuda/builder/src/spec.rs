@@ -22,6 +22,8 @@ pub struct EntrySpec {
     pub counts: Vec<(String, u32)>,
     /// What the machine code must hold.
     pub sass: Vec<SassPromise>,
+    /// The most integer instructions that the main loop may hold.
+    pub max_integers_in_main_loop: Option<u32>,
 }
 
 /// A count of machine instructions that an entry's code must reach.
@@ -49,6 +51,7 @@ impl EntrySpec {
             cluster: 1,
             counts: Vec::new(),
             sass: Vec::new(),
+            max_integers_in_main_loop: None,
         }
     }
 
@@ -99,6 +102,12 @@ impl EntrySpec {
             at_least,
             in_main_loop: true,
         });
+        self
+    }
+
+    /// Promises at most `count` integer instructions in the main loop.
+    pub fn max_integers_in_main_loop(mut self, count: u32) -> Self {
+        self.max_integers_in_main_loop = Some(count);
         self
     }
 }

@@ -32,6 +32,43 @@ pub struct Listing {
 /// Opcodes that multiply matrices.
 const MATRIX: &[&str] = &["HMMA", "HGMMA"];
 
+/// Opcodes that work on integers: arithmetic, logic, shifts, byte permutes, comparisons and choices.
+const INTEGER: &[&str] = &[
+    "BMSK",
+    "BREV",
+    "FLO",
+    "IABS",
+    "IADD",
+    "IADD3",
+    "IDP",
+    "IMAD",
+    "IMNMX",
+    "IMUL",
+    "ISCADD",
+    "ISETP",
+    "LEA",
+    "LOP3",
+    "POPC",
+    "PRMT",
+    "SEL",
+    "SGXT",
+    "SHF",
+    "SHL",
+    "SHR",
+    "UIADD3",
+    "UIMAD",
+    "UISETP",
+    "ULEA",
+    "ULOP3",
+    "UPRMT",
+    "USEL",
+    "USHF",
+    "VABSDIFF",
+    "VIADD",
+    "VIADDMNMX",
+    "VIMNMX",
+];
+
 impl Listing {
     /// Reads a disassembly. Lines that are no code are passed over.
     pub fn parse(text: &str) -> Self {
@@ -91,9 +128,18 @@ impl MachineEntry {
 
     /// The same for each main loop: each innermost loop that multiplies matrices.
     pub fn count_in_main_loops(&self, wanted: &str) -> Vec<u32> {
+        self.count_where(|instruction| instruction.is(wanted))
+    }
+
+    /// How many integer instructions each main loop holds.
+    pub fn integers_in_main_loops(&self) -> Vec<u32> {
+        self.count_where(|instruction| INTEGER.iter().any(|opcode| instruction.is(opcode)))
+    }
+
+    fn count_where(&self, wanted: impl Fn(&MachineInstruction) -> bool) -> Vec<u32> {
         let count = |members: Vec<bool>| {
             let inside = self.instructions.iter().zip(&members).filter(|(_, inside)| **inside);
-            inside.filter(|(instruction, _)| instruction.is(wanted)).count() as u32
+            inside.filter(|(instruction, _)| wanted(instruction)).count() as u32
         };
         self.main_loops().into_iter().map(count).collect()
     }

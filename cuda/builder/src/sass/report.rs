@@ -96,6 +96,14 @@ pub enum SassFault {
         /// Its words.
         text: String,
     },
+    /// Too many integer instructions in a main loop.
+    #[error("{found} integer instructions in a main loop, the table allows {allowed}")]
+    Integers {
+        /// How many there are.
+        found: u32,
+        /// How many may be.
+        allowed: u32,
+    },
     /// Too few of a promised instruction.
     #[error("{found} × {mnemonic} {place}, the table promises at least {at_least}", place = if *in_main_loop { "in a main loop" } else { "in all" })]
     TooFew {
@@ -134,7 +142,10 @@ pub fn check(table: &[EntrySpec], log: &PtxasLog, listing: &Listing) -> Report {
         }
         match code {
             None => faults.push(SassFault::Missing { by: "disassembly" }),
-            Some(code) => faults.extend(spec.sass.iter().filter_map(|promise| broken(promise, code))),
+            Some(code) => {
+                faults.extend(spec.sass.iter().filter_map(|promise| broken(promise, code)));
+                faults.extend(integers(spec, code));
+            }
         }
         let found = faults.into_iter().map(|fault| SassFinding {
             entry: Some(spec.name.clone()),
@@ -189,6 +200,13 @@ fn resource_faults(spec: &EntrySpec, usage: &EntryUsage, occupancy: Occupancy) -
         });
     }
     faults
+}
+
+/// The main loop with the most integer instructions, where that is more than allowed.
+fn integers(spec: &EntrySpec, code: &MachineEntry) -> Option<SassFault> {
+    let allowed = spec.max_integers_in_main_loop?;
+    let found = code.integers_in_main_loops().into_iter().max().unwrap_or(0);
+    (found > allowed).then_some(SassFault::Integers { found, allowed })
 }
 
 /// A promise for the main loop must hold in every one, and there must be one.
