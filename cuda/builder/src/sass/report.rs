@@ -336,6 +336,23 @@ mod tests {
     }
 
     #[test]
+    fn integer_instructions_of_the_main_loop_have_a_bound() {
+        let code = ".text.k:\n/*0000*/ IADD3 R1 ;\n.L_1:\n/*0010*/ LOP3.LUT R0 ;\n/*0020*/ IMAD.WIDE.U32 R2 ;\n\
+                    /*0030*/ HMMA.16816 R0 ;\n/*0040*/ FADD R3 ;\n/*0050*/ @P0 BRA `(.L_1) ;\n/*0060*/ EXIT ;\n";
+        let found = |allowed| {
+            let table = [EntrySpec::new("k", 256).max_integers_in_main_loop(allowed)];
+            let report = check(&table, &log(EntryUsage::default()), &Listing::parse(code));
+            report
+                .findings
+                .into_iter()
+                .map(|finding| finding.fault)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found(2), []);
+        assert_eq!(found(1), [SassFault::Integers { found: 2, allowed: 1 }]);
+    }
+
+    #[test]
     fn each_resource_can_break_a_promise() {
         let cases = [
             (
