@@ -202,6 +202,33 @@ impl<V: serde::Serialize> serde::Serialize for Pairs<V> {
     }
 }
 
+/// Files for tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::{Header, Tensor};
+
+    /// A file of tensors, `(name, type, shape, bytes)`, in this order; its metadata stands ahead of them.
+    pub(crate) fn file(metadata: Option<&[(&str, &str)]>, tensors: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let mut next = 0;
+        let place = |&(name, dtype, shape, bytes): &(&str, &str, &[usize], &[u8])| {
+            next += bytes.len();
+            Tensor {
+                name: name.to_owned(),
+                dtype: dtype.to_owned(),
+                shape: shape.to_vec(),
+                range: next - bytes.len()..next,
+            }
+        };
+        let header = Header {
+            metadata: metadata.map(|metadata| (0, pairs(metadata))),
+            tensors: tensors.iter().map(place).collect(),
+        };
+        let data = tensors.iter().flat_map(|(_, _, _, bytes)| bytes.iter().copied());
+        header.to_bytes(0).into_iter().chain(data).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,14 +247,18 @@ mod tests {
             r#""a":{"dtype":"U8","shape":[],"data_offsets":[2,3]},"c":{"dtype":"F32","shape":[0],"data_offsets":[2,2]},"#,
             r#""d":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}"#
         );
-        let bytes = file(&format!("{json:<248}"), 5);
+        let bytes = file(
+            &format!("{json}{}", " ".repeat(json.len().next_multiple_of(8) - json.len())),
+            5,
+        );
+        let ahead = bytes.len() - 5;
         let (header, data) = Header::read(&bytes).unwrap();
         assert_eq!(data, [7; 5]);
         assert_eq!(header.metadata.as_ref().unwrap().0, 1);
         assert_eq!(header.data_order(), [3, 2, 1, 0]);
-        assert_eq!(header.to_bytes(0), bytes[..256]);
-        let padded = header.to_bytes(301);
-        assert_eq!((padded.len(), &padded[8..256]), (304, &bytes[8..256]));
+        assert_eq!(header.to_bytes(0), bytes[..ahead]);
+        let padded = header.to_bytes(ahead + 1);
+        assert_eq!((padded.len(), &padded[8..ahead]), (ahead + 8, &bytes[8..ahead]));
         assert_eq!(Header::read(&[&padded, data].concat()).unwrap().0, header);
     }
 

@@ -1,1 +1,528 @@
+use super::*;
+use crate::bf16;
+use crate::checkpoint::Cast;
+use crate::container::testing;
+use crate::weights::window12::{self, Leave, Loss};
+use proptest::prelude::*;
+use std::path::PathBuf;
 
+/// Values like those of a trained layer, or of any exponent where `wild`.
+fn values(len: usize, wild: bool) -> Vec<f32> {
+    let mut state = len as u64 + 1;
+    let mut random = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    (0..len)
+        .map(|_| match wild {
+            true => f32::from_bits(random() & !0x7f80_0000 | random() % 254 << 23),
+            false => ((0..8).map(|_| random() as f32 / 2f32.powi(32)).sum::<f32>() - 4.0) * 0.02,
+        })
+        .collect()
+}
+
+fn f32_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn bf16_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect()
+}
+
+/// A folder and what is in it.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(folder)).unwrap();
+        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn packed(input: &Path, output: &Path, options: PackOptions<'_>) -> Result<Report<PackedTensor>> {
+    pack(input, output, &options, &mut |_| {})
+}
+
+fn unpacked(input: &Path, output: &Path) -> Result<Report<UnpackedTensor>> {
+    unpack(input, output, &mut |_| {})
+}
+
+fn always(format: PackFormat) -> PackOptions<'static> {
+    PackOptions {
+        format,
+        ..PackOptions::default()
+    }
+}
+
+/// A file of everything that a checkpoint may hold: the data in another order than the header, and metadata amidst.
+fn motley() -> Vec<u8> {
+    let tame = bf16_bytes(&values(64 * 128, false));
+    let wild = bf16_bytes(&values(40 * 100, true));
+    let single = f32_bytes(&values(32 * 64, false));
+    let file = testing::file(
+        Some(&[("format", "pt"), ("a \"key\"", "ünïcode\n")]),
+        &[
+            ("layer.weight", "BF16", &[64, 128], &tame),
+            ("layer.bias", "BF16", &[64], &tame[..128]),
+            ("odd", "I8", &[3], &[1, 2, 3]),
+            ("wild", "BF16", &[40, 100], &wild),
+            ("conv", "BF16", &[2, 2, 2], &tame[..16]),
+            ("empty", "BF16", &[0, 7], &[]),
+            ("single", "F32", &[32, 64], &single),
+            ("tiny", "BF16", &[1, 1], &tame[..2]),
+            ("scalar", "F64", &[], &[7; 8]),
+        ],
+    );
+    let (mut header, data) = Header::read(&file).unwrap();
+    let (_, pairs) = header.metadata.unwrap();
+    header.metadata = Some((3, pairs));
+    header.tensors.rotate_left(4);
+    header.tensors.swap(1, 5);
+    [header.to_bytes(0), data.to_vec()].concat()
+}
+
+#[test]
+fn unpacking_restores_the_file() {
+    let scratch = Scratch::new();
+    let original = motley();
+    let input = scratch.write("in.safetensors", &original);
+    for (format, packs) in [
+        (PackFormat::Auto, &["layer.weight"][..]),
+        (PackFormat::Window12, &["layer.weight", "wild", "tiny"]),
+        (PackFormat::Bf16, &[]),
+    ] {
+        let (there, back) = (scratch.path("packed"), scratch.path("back"));
+        let report = packed(&input, &there, always(format)).unwrap();
+        let is_packed = |t: &&PackedTensor| matches!(t.outcome, Outcome::Packed(_));
+        let names: Vec<&str> = report
+            .tensors
+            .iter()
+            .filter(is_packed)
+            .map(|t| t.name.as_str())
+            .collect();
+        assert_eq!(names, packs, "in the order of the data");
+        assert_eq!(report.tensors.len(), 9);
+        assert_eq!(report.output_bytes, std::fs::metadata(&there).unwrap().len());
+        assert_eq!(report.input_bytes, original.len() as u64);
+        let report = unpacked(&there, &back).unwrap();
+        assert_eq!(report.tensors.iter().filter(|t| t.was_packed).count(), packs.len());
+        assert_eq!(report.tensors.len(), 9);
+        assert!(std::fs::read(&back).unwrap() == original, "{format:?}");
+    }
+    assert_eq!(scratch.names(""), ["back", "in.safetensors", "packed"]);
+}
+
+#[test]
+fn a_file_without_metadata_is_restored_without() {
+    let scratch = Scratch::new();
+    let data = bf16_bytes(&values(32 * 64, false));
+    for metadata in [None, Some(&[][..])] {
+        let original = testing::file(metadata, &[("w", "BF16", &[32, 64], &data)]);
+        let input = scratch.write("in", &original);
+        packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
+        unpacked(&scratch.path("packed"), &scratch.path("back")).unwrap();
+        assert!(std::fs::read(scratch.path("back")).unwrap() == original);
+    }
+}
+
+#[test]
+fn a_packed_file_is_what_the_library_packs() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
+    let bytes = std::fs::read(scratch.path("packed")).unwrap();
+    let tensors = PackedTensors::read(&bytes).unwrap();
+    let original = crate::checkpoint::Checkpoint::open(&input).unwrap();
+    for name in ["layer.weight", "wild", "tiny"] {
+        let matrix = original.matrix(Some(name)).unwrap();
+        let expected = window12::pack(&matrix.to_bf16(None).unwrap(), matrix.shape().unwrap()).unwrap();
+        assert_eq!(tensors.get(name).unwrap(), expected, "{name}");
+    }
+    // Other readers see four ordinary tensors.
+    let plain = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(plain.tensor("layer.weight.window12").unwrap().shape(), [4, 2, 1536]);
+    assert_eq!(plain.tensor("layer.weight.window12.starts").unwrap().shape(), [5]);
+    assert_eq!(plain.len(), 9 + 3 * 3);
+}
+
+#[test]
+fn what_is_not_packed_has_a_reason() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    let outcome = |options: PackOptions<'_>, name: &str| {
+        let report = packed(&input, &scratch.path("packed"), options).unwrap();
+        report.tensors.into_iter().find(|t| t.name == name).unwrap()
+    };
+    assert_eq!(outcome(PackOptions::default(), "layer.bias").outcome, Outcome::NoMatrix);
+    assert_eq!(outcome(PackOptions::default(), "conv").outcome, Outcome::NoMatrix);
+    assert_eq!(outcome(PackOptions::default(), "empty").outcome, Outcome::NoMatrix);
+    assert_eq!(outcome(PackOptions::default(), "single").outcome, Outcome::NeedsCast);
+    assert!(matches!(
+        outcome(PackOptions::default(), "wild").outcome,
+        Outcome::Left(Leave::Exceptions { .. })
+    ));
+    assert!(matches!(
+        outcome(PackOptions::default(), "tiny").outcome,
+        Outcome::Left(Leave::Bits { .. })
+    ));
+    assert_eq!(outcome(always(PackFormat::Bf16), "layer.weight").outcome, Outcome::Bf16);
+    let only = |name: &str| name == "layer.weight";
+    let some = PackOptions {
+        only: Some(&only),
+        ..always(PackFormat::Window12)
+    };
+    assert_eq!(outcome(some, "wild").outcome, Outcome::NotChosen);
+    assert!(matches!(outcome(some, "layer.weight").outcome, Outcome::Packed(_)));
+    let none = PackOptions {
+        only: Some(&|_| false),
+        ..PackOptions::default()
+    };
+    let err = packed(&input, &scratch.path("none"), none).unwrap_err();
+    assert!(matches!(err, Error::Convert(ConvertError::NoneChosen { .. })), "{err}");
+    assert!(!scratch.path("none").exists());
+}
+
+#[test]
+fn casts_round_and_say_what_they_lose() {
+    let scratch = Scratch::new();
+    // Exact, exact, inexact, a NaN, too large; and infinite as it was.
+    let singles = [1.0, -0.0, 1.001, f32::NAN, f32::MAX, f32::INFINITY];
+    let halves: Vec<u8> = [1.0, 2049.0]
+        .iter()
+        .flat_map(|&v| half::f16::from_f32(v).to_le_bytes())
+        .collect();
+    let bytes = testing::file(
+        None,
+        &[
+            ("single", "F32", &[2, 3], &f32_bytes(&singles)),
+            ("half", "F16", &[1, 2], &halves),
+            ("vector", "F32", &[6], &f32_bytes(&singles)),
+        ],
+    );
+    let input = scratch.write("in", &bytes);
+    let expected: Vec<u16> = singles.iter().map(|&v| bf16::from_f32(v).to_bits()).collect();
+    for format in [PackFormat::Auto, PackFormat::Bf16, PackFormat::Window12] {
+        let options = PackOptions {
+            cast: Some(Cast::Bf16),
+            ..always(format)
+        };
+        let report = packed(&input, &scratch.path("packed"), options).unwrap();
+        let cast: Vec<Option<Loss>> = report.tensors.iter().map(|t| t.cast).collect();
+        let lost = |rounded, overflowed| Some(Loss { rounded, overflowed });
+        assert_eq!(cast, [lost(2, 1), lost(0, 0), None]);
+        unpacked(&scratch.path("packed"), &scratch.path("back")).unwrap();
+        let file = crate::checkpoint::Checkpoint::open(scratch.path("back")).unwrap();
+        let matrix = file.matrix(Some("single")).unwrap();
+        assert_eq!(matrix.dtype(), Dtype::Bf16);
+        let bits: Vec<u16> = matrix.to_bf16(None).unwrap().iter().map(|v| v.to_bits()).collect();
+        assert_eq!(bits, expected);
+        let back = std::fs::read(scratch.path("back")).unwrap();
+        assert_eq!(
+            safetensors::SafeTensors::deserialize(&back)
+                .unwrap()
+                .tensor("vector")
+                .unwrap()
+                .dtype(),
+            safetensors::Dtype::F32
+        );
+    }
+}
+
+#[test]
+fn names_must_not_clash() {
+    let scratch = Scratch::new();
+    let data = bf16_bytes(&values(32 * 64, false));
+    let bytes = testing::file(
+        None,
+        &[("w", "BF16", &[32, 64], &data), ("w.window12.starts", "U8", &[1], &[0])],
+    );
+    let input = scratch.write("in", &bytes);
+    let err = packed(&input, &scratch.path("out"), PackOptions::default()).unwrap_err();
+    assert!(
+        matches!(&err, Error::Convert(ConvertError::NameTaken { name, taken, .. }) if name == "w" && taken == "w.window12.starts"),
+        "{err}"
+    );
+    // A tensor that is not touched keeps its name.
+    packed(&input, &scratch.path("out"), always(PackFormat::Bf16)).unwrap();
+    unpacked(&scratch.path("out"), &scratch.path("back")).unwrap();
+    assert!(std::fs::read(scratch.path("back")).unwrap() == bytes);
+}
+
+#[test]
+fn a_packed_file_is_not_packed_again() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    packed(&input, &scratch.path("once"), PackOptions::default()).unwrap();
+    let err = packed(&scratch.path("once"), &scratch.path("twice"), PackOptions::default()).unwrap_err();
+    assert!(
+        matches!(err, Error::Convert(ConvertError::AlreadyPacked { .. })),
+        "{err}"
+    );
+    // What is not packed is unpacked as it is, and a file may take its original's place.
+    unpacked(&input, &input).unwrap();
+    assert!(std::fs::read(&input).unwrap() == motley());
+}
+
+#[test]
+fn a_failure_halfway_leaves_nothing() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
+    let mut bytes = std::fs::read(scratch.path("packed")).unwrap();
+    let (header, data) = Header::read(&bytes).unwrap();
+    let ahead = bytes.len() - data.len();
+    let palette = header
+        .tensors
+        .iter()
+        .find(|t| t.name == "tiny.window12.palette")
+        .unwrap()
+        .range
+        .start;
+    bytes[ahead + palette] = 1;
+    let damaged = scratch.write("damaged", &bytes);
+    let err = unpacked(&damaged, &scratch.path("out")).unwrap_err();
+    assert!(
+        matches!(&err, Error::PackedTensor { name, .. } if name == "tiny"),
+        "{err}"
+    );
+    assert!(
+        err.to_string().contains("damaged") && err.to_string().contains("palette"),
+        "{err}"
+    );
+    assert_eq!(scratch.names(""), ["damaged", "in", "packed"]);
+}
+
+#[test]
+fn nothing_has_the_output_name_before_the_end() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    let output = scratch.path("out");
+    let mut seen = Vec::new();
+    pack(&input, &output, &PackOptions::default(), &mut |progress| {
+        assert!(!output.exists());
+        assert_eq!(scratch.names("").len(), 2, "the part and the input");
+        seen.push(progress);
+    })
+    .unwrap();
+    let last = seen.last().unwrap();
+    assert_eq!(last.done, last.total);
+    assert!(seen.is_sorted_by_key(|progress| progress.done));
+    assert_eq!(scratch.names(""), ["in", "out"]);
+}
+
+/// A checkpoint of two files, indexed as is usual.
+fn sharded(scratch: &Scratch) -> String {
+    let data = bf16_bytes(&values(32 * 64, false));
+    let w: &[usize] = &[32, 64];
+    scratch.write(
+        "in/model-1.safetensors",
+        &testing::file(None, &[("a", "BF16", w, &data), ("b", "I8", &[1], &[9])]),
+    );
+    scratch.write(
+        "in/model-2.safetensors",
+        &testing::file(
+            Some(&[("format", "pt")]),
+            &[("c", "BF16", w, &data), ("unlisted", "BF16", w, &data)],
+        ),
+    );
+    let index = concat!(
+        "{\n  \"metadata\": {\n    \"total_parameters\": 6145,\n    \"total_size\": 12289\n  },\n",
+        "  \"weight_map\": {\n    \"a\": \"model-1.safetensors\",\n    \"b\": \"model-1.safetensors\",\n    \"c\": \"model-2.safetensors\"\n  },\n",
+        "  \"note\": [1, 2]\n}\n"
+    );
+    scratch.write("in/model.safetensors.index.json", index.as_bytes());
+    index.to_owned()
+}
+
+#[test]
+fn a_sharded_checkpoint_is_restored() {
+    let scratch = Scratch::new();
+    let index = sharded(&scratch);
+    packed(&scratch.path("in"), &scratch.path("packed"), PackOptions::default()).unwrap();
+    let names = [
+        "model-1.safetensors",
+        "model-2.safetensors",
+        "model.safetensors.index.json",
+    ];
+    assert_eq!(scratch.names("packed"), names);
+    let text = std::fs::read_to_string(scratch.path("packed").join(names[2])).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["weight_map"]["c.window12.exceptions"], "model-2.safetensors");
+    assert_eq!(json["weight_map"].as_object().unwrap().len(), 9);
+    let data = |name: &str| {
+        let bytes = std::fs::read(scratch.path("packed").join(name)).unwrap();
+        Header::read(&bytes).unwrap().1.len() as u64
+    };
+    // As much as before, less what the files have lost.
+    let lost = 3 * 4096 + 1 - (data(names[0]) + data(names[1]));
+    assert_eq!(json["metadata"]["total_size"], 12289 - lost);
+    assert_eq!(json["note"], serde_json::json!([1, 2]));
+    // The index may be named instead of its folder.
+    unpacked(&scratch.path("packed").join(names[2]), &scratch.path("back")).unwrap();
+    for name in names {
+        let (before, after) = (
+            std::fs::read(scratch.path("in").join(name)),
+            std::fs::read(scratch.path("back").join(name)),
+        );
+        assert!(before.unwrap() == after.unwrap(), "{name}");
+    }
+    assert_eq!(
+        std::fs::read_to_string(scratch.path("back").join(names[2])).unwrap(),
+        index
+    );
+    let inspected = inspect(&scratch.path("packed"), &mut |_| {}).unwrap();
+    let names: Vec<&str> = inspected.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "unlisted"]);
+}
+
+#[test]
+fn an_index_that_leads_astray_is_refused() {
+    let scratch = Scratch::new();
+    sharded(&scratch);
+    let refused = |index: &str| {
+        let path = scratch.write("in/model.safetensors.index.json", index.as_bytes());
+        let err = packed(&path, &scratch.path("out"), PackOptions::default())
+            .unwrap_err()
+            .to_string();
+        assert!(!scratch.path("out").exists(), "{err}");
+        err
+    };
+    for (index, reason) in [
+        ("[]", "expected an object"),
+        ("{}", "no `weight_map`"),
+        (r#"{"weight_map":{},"weight_map":{}}"#, "twice"),
+        (r#"{"weight_map":{"a":1}}"#, "string"),
+        (r#"{"weight_map":{"a":"x","a":"x"}}"#, "twice"),
+        (r#"{"weight_map":{"a":"../model-1.safetensors"}}"#, "no plain file name"),
+        (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "no plain file name"),
+        (r#"{"weight_map":{"a":""}}"#, "no plain file name"),
+        (r#"{"weight_map":{"a":"missing.safetensors"}}"#, "missing.safetensors"),
+        (r#"{"weight_map":{"z":"model-1.safetensors"}}"#, "`z` is not in"),
+        (
+            r#"{"weight_map":{"a":"model-1.safetensors","a.window12":"model-2.safetensors","c":"model-2.safetensors"}}"#,
+            "a.window12",
+        ),
+    ] {
+        let err = refused(index);
+        assert!(err.contains(reason), "{err} / {reason}");
+    }
+}
+
+#[test]
+fn the_output_must_be_of_the_inputs_kind() {
+    let scratch = Scratch::new();
+    sharded(&scratch);
+    let (folder, file) = (scratch.path("in"), scratch.path("in/model-1.safetensors"));
+    let refused = |input: &Path, output: &Path| packed(input, output, PackOptions::default()).unwrap_err().to_string();
+    assert!(refused(&folder, &file).contains("a folder"));
+    assert!(refused(&file, &folder).contains("is a folder"));
+    assert!(refused(&folder, &scratch.path("in/../in")).contains("another folder"));
+    assert!(refused(scratch.0.path(), &scratch.path("out")).contains("no model.safetensors.index.json"));
+    assert!(refused(&file, Path::new("/dev/null")).contains("no regular file"));
+    assert!(refused(&scratch.path("missing"), &scratch.path("out")).contains("missing"));
+    assert!(refused(&file, &scratch.path("no/such/folder")).contains("cannot create"));
+    assert_eq!(scratch.names("in").len(), 3);
+}
+
+#[test]
+fn inspecting_tells_of_every_tensor() {
+    let scratch = Scratch::new();
+    let input = scratch.write("in", &motley());
+    packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
+    let before = inspect(&input, &mut |_| {}).unwrap();
+    let after = inspect(&scratch.path("packed"), &mut |_| {}).unwrap();
+    assert_eq!(before.len(), 9);
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(
+            (&before.name, &before.dtype, &before.shape),
+            (&after.name, &after.dtype, &after.shape)
+        );
+        match (&before.stored, &after.stored) {
+            (
+                Stored::Matrix { estimate, histogram },
+                Stored::Packed {
+                    palette,
+                    exceptions,
+                    bits_per_weight,
+                    histogram: same,
+                },
+            ) => {
+                assert_eq!(
+                    (estimate.palette(), estimate.exceptions(), histogram),
+                    (*palette, *exceptions, same)
+                );
+                assert_eq!(estimate.bits_per_weight(), *bits_per_weight);
+                assert_eq!(estimate.bytes(), after.bytes);
+            }
+            (before, after) => assert_eq!(before, after),
+        }
+    }
+}
+
+#[test]
+fn large_and_wide_matrices_go_piece_by_piece() {
+    let scratch = Scratch::new();
+    // More than one piece of rows; and 16 rows that are more than one piece, cut along K.
+    for shape in [[5000, 1001], [17, 270_001]] {
+        let len = shape[0] * shape[1];
+        let data: Vec<u8> = (0..2 * len).map(|i| (i * 40_503 >> 7) as u8).collect();
+        let original = testing::file(None, &[("w", "BF16", &shape, &data)]);
+        let input = scratch.write("in", &original);
+        packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
+        unpacked(&scratch.path("packed"), &scratch.path("back")).unwrap();
+        assert!(std::fs::read(scratch.path("back")).unwrap() == original, "{shape:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_file_is_restored(
+        tensors in prop::collection::vec((0usize..3, prop::collection::vec(1usize..50, 0..4), any::<u8>()), 0..6),
+        metadata in prop::option::of(prop::collection::vec(".*", 0..3)),
+        order in any::<u64>(),
+        format in prop::sample::select(vec![PackFormat::Auto, PackFormat::Window12]),
+    ) {
+        let mut named = Vec::new();
+        for (i, (dtype, mut shape, seed)) in tensors.into_iter().enumerate() {
+            shape.truncate(if dtype == 0 { 2 } else { 3 });
+            let bytes = shape.iter().product::<usize>() * [2, 1, 4][dtype];
+            let data: Vec<u8> = (0..bytes).map(|j| (j * 7919 >> 4) as u8 ^ seed).collect();
+            named.push((format!("tensor {i}"), ["BF16", "U8", "F32"][dtype], shape, data));
+        }
+        let tensors: Vec<_> = named.iter().map(|(n, d, s, b)| (n.as_str(), *d, s.as_slice(), b.as_slice())).collect();
+        let pairs: Option<Vec<(String, &str)>> = metadata.as_ref().map(|m| m.iter().enumerate().map(|(i, v)| (format!("k{i}"), v.as_str())).collect());
+        let pairs: Option<Vec<(&str, &str)>> = pairs.as_ref().map(|p| p.iter().map(|(k, v)| (k.as_str(), *v)).collect());
+        let file = testing::file(pairs.as_deref(), &tensors);
+        let (mut header, data) = Header::read(&file).unwrap();
+        let len = header.tensors.len().max(1);
+        let shift = order as usize % len;
+        header.tensors.rotate_left(shift.min(len - 1));
+        let original = [header.to_bytes(0), data.to_vec()].concat();
+        let scratch = Scratch::new();
+        let input = scratch.write("in", &original);
+        packed(&input, &scratch.path("packed"), always(format)).unwrap();
+        unpacked(&scratch.path("packed"), &scratch.path("back")).unwrap();
+        prop_assert!(std::fs::read(scratch.path("back")).unwrap() == original);
+    }
+}

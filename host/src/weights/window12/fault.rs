@@ -177,7 +177,7 @@ pub enum Fault {
 
 impl Packed<'_> {
     pub(super) fn validate(&self) -> Result<(), Fault> {
-        self.validate_palette()?;
+        validate_palette(&self.palette)?;
         self.validate_units()?;
         self.validate_starts()?;
         let row_blocks = units(self.shape.n(), self.shape.k()).0;
@@ -189,22 +189,6 @@ impl Packed<'_> {
         };
         first_fault(&|row_block| self.validate_exceptions(row_block))?;
         first_fault(&|row_block| self.validate_padding(row_block))
-    }
-
-    fn validate_palette(&self) -> Result<(), Fault> {
-        if self.palette[0] != 0 {
-            return Err(Fault::PaletteZero { given: self.palette[0] });
-        }
-        for entry in 1..PALETTE {
-            let given = self.palette[entry];
-            if given >= 0x80 {
-                return Err(Fault::PaletteRange { entry, given });
-            }
-            if given <= self.palette[entry - 1] {
-                return Err(Fault::PaletteOrder { entry, given });
-            }
-        }
-        Ok(())
     }
 
     fn validate_units(&self) -> Result<(), Fault> {
@@ -319,4 +303,20 @@ impl Packed<'_> {
         }
         Ok(())
     }
+}
+
+pub(super) fn validate_palette(palette: &[u8; PALETTE]) -> Result<(), Fault> {
+    if palette[0] != 0 {
+        return Err(Fault::PaletteZero { given: palette[0] });
+    }
+    for entry in 1..PALETTE {
+        let given = palette[entry];
+        if given >= 0x80 {
+            return Err(Fault::PaletteRange { entry, given });
+        }
+        if given <= palette[entry - 1] {
+            return Err(Fault::PaletteOrder { entry, given });
+        }
+    }
+    Ok(())
 }

@@ -158,15 +158,21 @@ pub(crate) fn packed_bytes(shape: Shape, exceptions: u64) -> Result<u64> {
 /// Packs row-major `[N, K]` weights, whatever it takes: see [`Histogram::estimate`] for what it will.
 pub fn pack(weights: &[bf16], shape: Shape) -> Result<Packed<'static>> {
     Shape::check_len("the weights", weights.len(), shape.n(), shape.k())?;
-    let source = Source::bf16(weights);
-    let estimate = Histogram::count(&source).estimate(shape)?;
-    let encoder = Encoder::new(source, shape, estimate.palette());
+    pack_with(weights, shape, Histogram::of(weights).palette())
+}
+
+/// Packs row-major `[N, K]` weights with a palette of the caller's choice.
+pub fn pack_with(weights: &[bf16], shape: Shape, palette: [u8; PALETTE]) -> Result<Packed<'static>> {
+    Shape::check_len("the weights", weights.len(), shape.n(), shape.k())?;
+    fault::validate_palette(&palette)?;
+    packed_bytes(shape, 0)?;
+    let encoder = Encoder::new(Source::bf16(weights), shape, palette);
     let mut units = vec![0; encoder.units() * WINDOW12_UNIT_BYTES];
     let mut encoded = encoder.encode(0, &mut units);
     encoded.starts.push(encoded.exceptions.len() as u64);
     Ok(Packed {
         shape,
-        palette: estimate.palette(),
+        palette,
         units: units.into(),
         starts: encoded.starts.into(),
         exceptions: encoded.exceptions.into(),

@@ -278,3 +278,7 @@ fn values<T: AnyBitPattern>(bytes: &[u8]) -> Cow<'_, [T]> {
             .into(),
     }
 }
+
+#[cfg(test)]
+#[path = "stored_tests.rs"]
+mod tests;
