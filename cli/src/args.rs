@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hopper_proj::checkpoint::Cast;
+use hopper_proj::convert;
 use hopper_proj::suites::Suite;
+use regex::Regex;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -26,6 +28,12 @@ pub(crate) enum Command {
     Info(Info),
     /// Compute y = x · Wᵀ from safetensors files
     Project(Project),
+    /// Write a checkpoint with its BF16 matrices at 12 bits per weight, losing nothing
+    Pack(Pack),
+    /// Restore a packed checkpoint, bit for bit
+    Unpack(Unpack),
+    /// Say how the weights of a checkpoint are stored, or what packing them would give
+    Inspect(Inspect),
     /// Check every projection of a suite against FP64
     Verify(Verify),
     /// Time the projections of a suite on a GPU, or count their memory traffic on the emulator
@@ -108,6 +116,65 @@ impl From<CastTo> for Cast {
             CastTo::Bf16 => Cast::Bf16,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Pack {
+    /// A safetensors file; or the index of a sharded checkpoint, or the folder that has it
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The file to write; for a sharded checkpoint, a folder
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Which matrices to pack: those that it pays for, none (to cast only), or all
+    #[arg(long, value_enum, default_value_t = PackFormat::Auto)]
+    pub(crate) format: PackFormat,
+    /// Touch only the tensors whose names match; all others are copied as they are
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) only: Option<Regex>,
+    /// Round F16 and F32 matrices to this type, packed or not; without it they are copied as they are
+    #[arg(long, value_enum)]
+    pub(crate) cast: Option<CastTo>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PackFormat {
+    Auto,
+    Bf16,
+    Window12,
+}
+
+impl From<PackFormat> for convert::PackFormat {
+    fn from(format: PackFormat) -> Self {
+        match format {
+            PackFormat::Auto => convert::PackFormat::Auto,
+            PackFormat::Bf16 => convert::PackFormat::Bf16,
+            PackFormat::Window12 => convert::PackFormat::Window12,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unpack {
+    /// What `pack` has written: a file; or the index of a sharded checkpoint, or the folder that has it
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The file to write; for a sharded checkpoint, a folder
+    #[arg(value_name = "OUT")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// A safetensors file, packed or not; or the index of a sharded checkpoint, or the folder that has it
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw how often each exponent occurs, matrix by matrix
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,9 @@ pub(crate) enum Error {
     #[error("cannot write {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 
+    #[error("cannot draw the plot: {reason}")]
+    Plot { reason: String },
+
     #[error("there is no file {given}: pass FILE, or FILE:TENSOR to name a tensor of it", given = given.display())]
     NoFile { given: PathBuf },
 

@@ -6,6 +6,9 @@ mod device;
 mod error;
 mod info;
 mod inputs;
+mod inspect;
+mod pack;
+mod plot;
 mod progress;
 mod project;
 mod verify;
@@ -26,6 +29,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Info(args) => info::run(&args),
         Command::Project(args) => project::run(&args),
+        Command::Pack(args) => pack::pack(&args),
+        Command::Unpack(args) => pack::unpack(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Bench(args) => bench::run(&args),
     };

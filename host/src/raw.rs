@@ -188,6 +188,7 @@ impl Kernels {
             m: m as u32,
             n: shape.n() as u32,
             k: shape.k() as u32,
+            y_fp32: 0,
         };
         let config = Config {
             grid: plan.grid,

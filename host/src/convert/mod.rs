@@ -251,4 +251,6 @@ fn renamed(header: &Header, tensors: &[Vec<Tensor>]) -> Renamed {
 }
 
 #[cfg(test)]
+mod index_tests;
+#[cfg(test)]
 mod tests;

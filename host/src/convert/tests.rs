@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 
 /// Values like those of a trained layer, or of any exponent where `wild`.
-fn values(len: usize, wild: bool) -> Vec<f32> {
+pub(super) fn values(len: usize, wild: bool) -> Vec<f32> {
     let mut state = len as u64 + 1;
     let mut random = move || {
         state = state
@@ -17,7 +17,7 @@ fn values(len: usize, wild: bool) -> Vec<f32> {
     };
     (0..len)
         .map(|_| match wild {
-            true => f32::from_bits(random() & !0x7f80_0000 | random() % 254 << 23),
+            true => f32::from_bits(random() & !0x7f80_0000 | (random() % 254) << 23),
             false => ((0..8).map(|_| random() as f32 / 2f32.powi(32)).sum::<f32>() - 4.0) * 0.02,
         })
         .collect()
@@ -27,30 +27,30 @@ fn f32_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
-fn bf16_bytes(values: &[f32]) -> Vec<u8> {
+pub(super) fn bf16_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect()
 }
 
 /// A folder and what is in it.
-struct Scratch(tempfile::TempDir);
+pub(super) struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Scratch(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
         path
     }
 
-    fn names(&self, folder: &str) -> Vec<String> {
+    pub(super) fn names(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(folder)).unwrap();
         let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -58,11 +58,11 @@ impl Scratch {
     }
 }
 
-fn packed(input: &Path, output: &Path, options: PackOptions<'_>) -> Result<Report<PackedTensor>> {
+pub(super) fn packed(input: &Path, output: &Path, options: PackOptions<'_>) -> Result<Report<PackedTensor>> {
     pack(input, output, &options, &mut |_| {})
 }
 
-fn unpacked(input: &Path, output: &Path) -> Result<Report<UnpackedTensor>> {
+pub(super) fn unpacked(input: &Path, output: &Path) -> Result<Report<UnpackedTensor>> {
     unpack(input, output, &mut |_| {})
 }
 
@@ -329,120 +329,6 @@ fn nothing_has_the_output_name_before_the_end() {
     assert_eq!(scratch.names(""), ["in", "out"]);
 }
 
-/// A checkpoint of two files, indexed as is usual.
-fn sharded(scratch: &Scratch) -> String {
-    let data = bf16_bytes(&values(32 * 64, false));
-    let w: &[usize] = &[32, 64];
-    scratch.write(
-        "in/model-1.safetensors",
-        &testing::file(None, &[("a", "BF16", w, &data), ("b", "I8", &[1], &[9])]),
-    );
-    scratch.write(
-        "in/model-2.safetensors",
-        &testing::file(
-            Some(&[("format", "pt")]),
-            &[("c", "BF16", w, &data), ("unlisted", "BF16", w, &data)],
-        ),
-    );
-    let index = concat!(
-        "{\n  \"metadata\": {\n    \"total_parameters\": 6145,\n    \"total_size\": 12289\n  },\n",
-        "  \"weight_map\": {\n    \"a\": \"model-1.safetensors\",\n    \"b\": \"model-1.safetensors\",\n    \"c\": \"model-2.safetensors\"\n  },\n",
-        "  \"note\": [1, 2]\n}\n"
-    );
-    scratch.write("in/model.safetensors.index.json", index.as_bytes());
-    index.to_owned()
-}
-
-#[test]
-fn a_sharded_checkpoint_is_restored() {
-    let scratch = Scratch::new();
-    let index = sharded(&scratch);
-    packed(&scratch.path("in"), &scratch.path("packed"), PackOptions::default()).unwrap();
-    let names = [
-        "model-1.safetensors",
-        "model-2.safetensors",
-        "model.safetensors.index.json",
-    ];
-    assert_eq!(scratch.names("packed"), names);
-    let text = std::fs::read_to_string(scratch.path("packed").join(names[2])).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["weight_map"]["c.window12.exceptions"], "model-2.safetensors");
-    assert_eq!(json["weight_map"].as_object().unwrap().len(), 9);
-    let data = |name: &str| {
-        let bytes = std::fs::read(scratch.path("packed").join(name)).unwrap();
-        Header::read(&bytes).unwrap().1.len() as u64
-    };
-    // As much as before, less what the files have lost.
-    let lost = 3 * 4096 + 1 - (data(names[0]) + data(names[1]));
-    assert_eq!(json["metadata"]["total_size"], 12289 - lost);
-    assert_eq!(json["note"], serde_json::json!([1, 2]));
-    // The index may be named instead of its folder.
-    unpacked(&scratch.path("packed").join(names[2]), &scratch.path("back")).unwrap();
-    for name in names {
-        let (before, after) = (
-            std::fs::read(scratch.path("in").join(name)),
-            std::fs::read(scratch.path("back").join(name)),
-        );
-        assert!(before.unwrap() == after.unwrap(), "{name}");
-    }
-    assert_eq!(
-        std::fs::read_to_string(scratch.path("back").join(names[2])).unwrap(),
-        index
-    );
-    let inspected = inspect(&scratch.path("packed"), &mut |_| {}).unwrap();
-    let names: Vec<&str> = inspected.iter().map(|t| t.name.as_str()).collect();
-    assert_eq!(names, ["a", "b", "c", "unlisted"]);
-}
-
-#[test]
-fn an_index_that_leads_astray_is_refused() {
-    let scratch = Scratch::new();
-    sharded(&scratch);
-    let refused = |index: &str| {
-        let path = scratch.write("in/model.safetensors.index.json", index.as_bytes());
-        let err = packed(&path, &scratch.path("out"), PackOptions::default())
-            .unwrap_err()
-            .to_string();
-        assert!(!scratch.path("out").exists(), "{err}");
-        err
-    };
-    for (index, reason) in [
-        ("[]", "expected an object"),
-        ("{}", "no `weight_map`"),
-        (r#"{"weight_map":{},"weight_map":{}}"#, "twice"),
-        (r#"{"weight_map":{"a":1}}"#, "string"),
-        (r#"{"weight_map":{"a":"x","a":"x"}}"#, "twice"),
-        (r#"{"weight_map":{"a":"../model-1.safetensors"}}"#, "no plain file name"),
-        (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "no plain file name"),
-        (r#"{"weight_map":{"a":""}}"#, "no plain file name"),
-        (r#"{"weight_map":{"a":"missing.safetensors"}}"#, "missing.safetensors"),
-        (r#"{"weight_map":{"z":"model-1.safetensors"}}"#, "`z` is not in"),
-        (
-            r#"{"weight_map":{"a":"model-1.safetensors","a.window12":"model-2.safetensors","c":"model-2.safetensors"}}"#,
-            "a.window12",
-        ),
-    ] {
-        let err = refused(index);
-        assert!(err.contains(reason), "{err} / {reason}");
-    }
-}
-
-#[test]
-fn the_output_must_be_of_the_inputs_kind() {
-    let scratch = Scratch::new();
-    sharded(&scratch);
-    let (folder, file) = (scratch.path("in"), scratch.path("in/model-1.safetensors"));
-    let refused = |input: &Path, output: &Path| packed(input, output, PackOptions::default()).unwrap_err().to_string();
-    assert!(refused(&folder, &file).contains("a folder"));
-    assert!(refused(&file, &folder).contains("is a folder"));
-    assert!(refused(&folder, &scratch.path("in/../in")).contains("another folder"));
-    assert!(refused(scratch.0.path(), &scratch.path("out")).contains("no model.safetensors.index.json"));
-    assert!(refused(&file, Path::new("/dev/null")).contains("no regular file"));
-    assert!(refused(&scratch.path("missing"), &scratch.path("out")).contains("missing"));
-    assert!(refused(&file, &scratch.path("no/such/folder")).contains("cannot create"));
-    assert_eq!(scratch.names("in").len(), 3);
-}
-
 #[test]
 fn inspecting_tells_of_every_tensor() {
     let scratch = Scratch::new();
@@ -484,7 +370,7 @@ fn large_and_wide_matrices_go_piece_by_piece() {
     // More than one piece of rows; and 16 rows that are more than one piece, cut along K.
     for shape in [[5000, 1001], [17, 270_001]] {
         let len = shape[0] * shape[1];
-        let data: Vec<u8> = (0..2 * len).map(|i| (i * 40_503 >> 7) as u8).collect();
+        let data: Vec<u8> = (0..2 * len).map(|i| ((i * 40_503) >> 7) as u8).collect();
         let original = testing::file(None, &[("w", "BF16", &shape, &data)]);
         let input = scratch.write("in", &original);
         packed(&input, &scratch.path("packed"), always(PackFormat::Window12)).unwrap();
@@ -507,7 +393,7 @@ proptest! {
         for (i, (dtype, mut shape, seed)) in tensors.into_iter().enumerate() {
             shape.truncate(if dtype == 0 { 2 } else { 3 });
             let bytes = shape.iter().product::<usize>() * [2, 1, 4][dtype];
-            let data: Vec<u8> = (0..bytes).map(|j| (j * 7919 >> 4) as u8 ^ seed).collect();
+            let data: Vec<u8> = (0..bytes).map(|j| ((j * 7919) >> 4) as u8 ^ seed).collect();
             named.push((format!("tensor {i}"), ["BF16", "U8", "F32"][dtype], shape, data));
         }
         let tensors: Vec<_> = named.iter().map(|(n, d, s, b)| (n.as_str(), *d, s.as_slice(), b.as_slice())).collect();

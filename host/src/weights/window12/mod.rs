@@ -192,4 +192,6 @@ pub fn unpack(packed: &Packed<'_>) -> Result<Vec<bf16>> {
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod tests;
