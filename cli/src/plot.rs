@@ -5,7 +5,7 @@ use hopper_proj::convert::{Inspected, Stored};
 use hopper_proj::weights::window12::Histogram;
 use plotters::prelude::*;
 
-/// A panel per matrix, so many in a row.
+/// A panel per matrix, at most so many in a row.
 const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (420, 240);
 /// What 1 is in an exponent field.
@@ -24,13 +24,14 @@ pub(crate) fn exponents(tensors: &[Inspected]) -> Result<String> {
             }
         })
         .collect();
-    let rows = panels.len().div_ceil(COLUMNS).max(1);
+    let columns = panels.len().clamp(1, COLUMNS);
+    let rows = panels.len().div_ceil(columns).max(1);
     let mut svg = String::new();
     {
-        let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
+        let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
-        for (area, &(name, palette, histogram)) in root.split_evenly((rows, COLUMNS)).iter().zip(&panels) {
+        for (area, &(name, palette, histogram)) in root.split_evenly((rows, columns)).iter().zip(&panels) {
             panel(area, name, palette, histogram).map_err(failed)?;
         }
         root.present().map_err(failed)?;
@@ -71,7 +72,10 @@ fn panel<B: DrawingBackend>(
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_desc("exponent, as a power of two")
+        .x_desc(format!(
+            "power of two; {} of {total} weights are exceptions (orange)",
+            histogram.exceptions(&palette)
+        ))
         .y_desc("share of the weights")
         .y_label_formatter(&|share| format!("{share:.0e}"))
         .label_style(("sans-serif", 10))

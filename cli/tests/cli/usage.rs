@@ -12,6 +12,12 @@ fn usage_errors_exit_with_2() {
         &["verify", "--device", "tpu"],
         &["verify", "--seed", "-1"],
         &["bench", "--mode", "fast"],
+        &["pack", "in"],
+        &["pack", "in", "out", "--format", "nvfp4"],
+        &["pack", "in", "out", "--only", "("],
+        &["pack", "in", "out", "--cast", "f32"],
+        &["unpack", "in"],
+        &["inspect"],
         &["project", "--weights", "w"],
         &["project", "--weights", "w", "--x", "x", "--out", "y", "--rows", "5..5"],
         &["project", "--weights", "w", "--x", "x", "--out", "y", "--cols", "3"],
@@ -42,6 +48,9 @@ fn help_and_version_succeed() {
         &["--version"],
         &["project", "--help"],
         &["verify", "--help"],
+        &["pack", "--help"],
+        &["unpack", "--help"],
+        &["inspect", "--help"],
     ] {
         hopper_proj(args).assert().success();
     }
