@@ -249,3 +249,14 @@ fn multicast_reaches_every_rank() {
         assert_eq!(counters.traffic[&out].read_bytes, 128);
     }
 }
+
+#[test]
+fn objects_may_be_named_by_generic_addresses() {
+    let body = format!(
+        "{START}@!%p1 ret; cvt.u64.u32 %d1, %r4; cvta.shared.u64 %d1, %d1; mbarrier.init.b64 [%d1+32], 2;
+         mbarrier.arrive.release.cta.b64 %d2, [%d1+32]; mbarrier.arrive.b64 _, [%d1+32];
+         mbarrier.test_wait.acquire.cta.b64 %p4, [%d1+32], %d2; selp.u32 %r6, 1, 0, %p4; st.global.u32 [%out], %r6;
+         mbarrier.inval.b64 [%d1+32]; st.shared.u32 [%r4+32], 3;"
+    );
+    leaves(&[1], &body, &run());
+}

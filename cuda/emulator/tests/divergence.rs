@@ -2,6 +2,7 @@
 
 mod support;
 
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use support::{Run, leaves, words};
 
 /// Lane in %r1; each lane's answer goes from %r9 to its place.
@@ -133,4 +134,40 @@ fn guards_leave_other_lanes_alone() {
         |lane| lane % 2,
         "and.b32 %r2, %r1, 1; setp.eq.u32 %p1|%p2, %r2, 1; @%p2 bra END; mov.u32 %r9, 1; END:",
     );
+}
+
+/// Blocks that hash and branch at random, lane by lane, until their fuel is spent: every lane must go its own way.
+#[test]
+fn tangled_control_flow_leads_each_lane_right() {
+    let mut random = StdRng::seed_from_u64(3);
+    for round in 0..60 {
+        let blocks = random.random_range(2..12);
+        let targets: Vec<[usize; 2]> = (0..blocks)
+            .map(|_| [random.random_range(0..blocks), random.random_range(0..blocks)])
+            .collect();
+        let fuel = random.random_range(1..60);
+        let mut body = format!("mov.u32 %r2, %r1; mov.u32 %r3, {fuel};\n");
+        for (b, [near, far]) in targets.iter().enumerate() {
+            body += &format!(
+                "B{b}: mad.lo.u32 %r2, %r2, 1664525, {}; sub.u32 %r3, %r3, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra END;
+                 and.b32 %r4, %r2, 0x30000; setp.eq.u32 %p2, %r4, 0; @%p2 bra B{far}; bra B{near};\n",
+                2 * b + 1
+            );
+        }
+        body += "END: bar.warp.sync -1; mov.u32 %r9, %r2;";
+        let alone = |lane: u32| {
+            let (mut hash, mut at) = (lane, 0);
+            for _ in 0..fuel {
+                hash = hash.wrapping_mul(1_664_525).wrapping_add(2 * at as u32 + 1);
+                at = targets[at][usize::from(hash & 0x30000 == 0)];
+            }
+            hash
+        };
+        let expected: Vec<u32> = (0..32).map(alone).collect();
+        assert_eq!(
+            words(&per_lane(&body), &Run::new("k").seed(round), 32),
+            expected,
+            "{body}"
+        );
+    }
 }

@@ -106,10 +106,10 @@ fn barrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resul
                 release: parts.any(&["release", "relaxed"]) != Some("relaxed"),
                 aligned,
             },
-            _ => Op::ClusterWait {
-                acquire: parts.any(&["acquire", "relaxed"]) != Some("relaxed"),
-                aligned,
-            },
+            _ => {
+                parts.flag("acquire");
+                Op::ClusterWait { aligned }
+            }
         };
         let [] = d.operands(source)?;
         d.ops.push(op);

@@ -225,13 +225,7 @@ impl Cluster<'_> {
         }
     }
 
-    pub(super) fn cluster_wait(
-        &mut self,
-        w: usize,
-        exec: Mask,
-        acquire: bool,
-        aligned: bool,
-    ) -> Result<Next, Box<Trouble>> {
+    pub(super) fn cluster_wait(&mut self, w: usize, exec: Mask, aligned: bool) -> Result<Next, Box<Trouble>> {
         if aligned && let Some(next) = self.aligned(w, exec, false)? {
             return Ok(next);
         }
@@ -259,9 +253,7 @@ impl Cluster<'_> {
         }
         warp.cluster_arrived &= !exec;
         let (known, inits) = &self.cluster_barrier.complete;
-        if acquire {
-            warp.clock.join(known);
-        }
+        warp.clock.join(known);
         warp.inits.join(inits);
         warp.clock.set(STARTED, 1);
         Ok(Next::Advance)

@@ -246,7 +246,7 @@ impl<'a> Cluster<'a> {
             Op::Mbarrier(mbarrier) => return self.mbarrier(w, mbarrier, exec, site),
             Op::Barrier(barrier) => return self.barrier(w, barrier, exec, site),
             Op::ClusterArrive { release, aligned } => return self.cluster_arrive(w, exec, *release, *aligned),
-            Op::ClusterWait { acquire, aligned } => return self.cluster_wait(w, exec, *acquire, *aligned),
+            Op::ClusterWait { aligned } => return self.cluster_wait(w, exec, *aligned),
             Op::WarpSync(members) => return self.warp_sync(w, *members, exec),
             Op::Shuffle(shuffle) => return self.shuffle(w, shuffle, exec),
             Op::Vote(vote) => return self.vote(w, vote, exec),

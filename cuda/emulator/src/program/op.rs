@@ -92,7 +92,6 @@ pub(crate) enum Op {
         aligned: bool,
     },
     ClusterWait {
-        acquire: bool,
         aligned: bool,
     },
     WarpSync(Reg),
