@@ -5,20 +5,27 @@ use crate::device;
 use crate::error::{Error, Result};
 use crate::inputs::file_and_tensor;
 use hopper_proj::checkpoint::{Checkpoint, write_bf16};
-use hopper_proj::{Dtype, bf16, plan};
+use hopper_proj::convert::PackFormat;
+use hopper_proj::weights::window12::{self, Packed};
+use hopper_proj::{Dtype, Engine, Projection, Shape, bf16, plan};
 use std::io::{Write, stdout};
+use std::ops::Range;
 
 pub(crate) fn run(args: &Project) -> Result<()> {
-    match args.format {
-        Format::Auto | Format::Bf16 => {}
-        Format::Window12 => return Err(not_yet("--format window12")),
-        Format::Nvfp4 => return Err(not_yet("--format nvfp4")),
-    }
+    let format = match args.format {
+        Format::Auto => PackFormat::Auto,
+        Format::Bf16 => PackFormat::Bf16,
+        Format::Window12 => PackFormat::Window12,
+        Format::Nvfp4 => {
+            return Err(Error::NotYet {
+                what: "--format nvfp4",
+                can: "computes with BF16 weights, as they are or packed: pass --format auto, bf16 or window12",
+            });
+        }
+    };
     let (file, tensor) = file_and_tensor(&args.weights)?;
     let weights_file = Checkpoint::open(file)?;
-    let weights = weights_file
-        .matrix(tensor.as_deref())?
-        .slice(args.rows.clone(), args.cols.clone())?;
+    let weights = Weights::read(&weights_file, tensor.as_deref(), args, format)?;
     let (file, tensor) = file_and_tensor(&args.x)?;
     let x_file = Checkpoint::open(file)?;
     let x = x_file.matrix(tensor.as_deref())?;
@@ -29,7 +36,7 @@ pub(crate) fn run(args: &Project) -> Result<()> {
         }
         .into());
     }
-    let shape = weights.shape()?;
+    let shape = weights.shape();
     if x.cols() != shape.k() {
         return Err(Error::Columns {
             given: x.cols(),
@@ -40,11 +47,10 @@ pub(crate) fn run(args: &Project) -> Result<()> {
     }
     let m = x.rows();
     let x = x.to_bf16(None)?;
-    let values = weights.to_bf16(args.cast.map(Into::into))?;
 
     let engine = device::open(args.device)?;
     let stream = engine.stream()?;
-    let projection = engine.prepare(&values, shape)?;
+    let projection = weights.prepare(&engine, format)?;
     let mut y = Vec::new();
     let mut instance = "no launch: m = 0";
     if m > 0 {
@@ -70,9 +76,75 @@ pub(crate) fn run(args: &Project) -> Result<()> {
     Ok(())
 }
 
-fn not_yet(what: &'static str) -> Error {
-    Error::NotYet {
-        what,
-        can: "computes with BF16 weights: pass --format bf16 or auto",
+/// The weights of a call, as their file has them or as they must be read.
+enum Weights {
+    Plain(Vec<bf16>, Shape),
+    Packed(Packed<'static>),
+}
+
+impl Weights {
+    fn read(file: &Checkpoint, tensor: Option<&str>, args: &Project, format: PackFormat) -> Result<Self> {
+        let packed = file.packed()?;
+        let mut names = packed.names();
+        // A file made of packed matrices has other two-dimensional tensors only where it says so by a name.
+        let name = match tensor {
+            Some(name) => names.find(|packed| *packed == name),
+            None => names
+                .next()
+                .filter(|_| names.next().is_none() && file.matrix(None).is_err()),
+        };
+        let Some(name) = name else {
+            let weights = file.matrix(tensor)?.slice(args.rows.clone(), args.cols.clone())?;
+            let values = weights.to_bf16(args.cast.map(Into::into))?;
+            return Ok(Weights::Plain(values.into_owned(), weights.shape()?));
+        };
+        let whole = packed.get(name).map_err(|fault| hopper_proj::Error::PackedTensor {
+            path: file.path().to_owned(),
+            name: name.to_owned(),
+            fault: Box::new(fault),
+        })?;
+        // What units can be cut to stays packed.
+        if format != PackFormat::Bf16
+            && let Ok(slice) = whole.slice(args.rows.clone(), args.cols.clone())
+        {
+            return Ok(Weights::Packed(slice.into_owned()));
+        }
+        let shape = whole.shape();
+        let values = window12::unpack(&whole)?;
+        let (values, shape) = cut(&values, shape, args.rows.clone(), args.cols.clone())?;
+        Ok(Weights::Plain(values, shape))
     }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Weights::Plain(_, shape) => *shape,
+            Weights::Packed(packed) => packed.shape(),
+        }
+    }
+
+    fn prepare(&self, engine: &Engine, format: PackFormat) -> Result<Projection> {
+        Ok(match self {
+            Weights::Plain(values, shape) => engine.prepare_as(values, *shape, format)?,
+            Weights::Packed(packed) => engine.prepare_packed(packed)?,
+        })
+    }
+}
+
+/// Some rows and columns of a row-major matrix.
+fn cut(
+    values: &[bf16],
+    shape: Shape,
+    rows: Option<Range<usize>>,
+    cols: Option<Range<usize>>,
+) -> Result<(Vec<bf16>, Shape)> {
+    let (rows, cols) = (rows.unwrap_or(0..shape.n()), cols.unwrap_or(0..shape.k()));
+    for (what, range, len) in [("rows", &rows, shape.n()), ("columns", &cols, shape.k())] {
+        if range.is_empty() || range.end > len {
+            let range = range.clone();
+            return Err(hopper_proj::Error::Slice { what, range, len }.into());
+        }
+    }
+    let kept = values.chunks(shape.k()).skip(rows.start).take(rows.len());
+    let values = kept.flat_map(|row| &row[cols.clone()]).copied().collect();
+    Ok((values, Shape::new(rows.len(), cols.len())?))
 }

@@ -5,6 +5,7 @@ use crate::device;
 use crate::error::{Error, Result};
 use crate::inputs::Inputs;
 use crate::progress;
+use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceSlice;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::reference::{self, TOLERANCE};
@@ -73,36 +74,41 @@ fn check_all(args: &Verify, engine: &Engine, cases: &[Case], seed: u64) -> Resul
     let stream = engine.stream()?;
     let bar = progress::bar(cases.len());
     let mut inputs = Inputs::new(seed);
-    let mut rows = Vec::with_capacity(cases.len());
+    let mut rows = Vec::with_capacity(2 * cases.len());
     // The cases of one layer stand together and share its weights.
     for layer in cases.chunk_by(|a, b| (a.layer, a.shape) == (b.layer, b.shape)) {
         let Some(Case { shape, .. }) = layer.first() else {
             continue;
         };
         let weights = inputs.weights(shape.n() * shape.k());
-        let projection = engine.prepare(&weights, *shape)?;
+        let projections =
+            [PackFormat::Bf16, PackFormat::Window12].map(|format| engine.prepare_as(&weights, *shape, format));
+        let projections = projections.into_iter().collect::<hopper_proj::Result<Vec<_>>>()?;
         for case in layer {
             bar.set_message(format!("{} m={}", case.layer, case.m));
             let x = inputs.x(case.m * shape.k());
-            let (y, instance) = project(engine, &projection, &x, case.m, &stream)?;
-            let rel_error = reference::relative_error(&y, &reference::project(&x, &weights, *shape, case.m)?);
-            let row = Row {
-                op: "project",
-                layer: case.layer,
-                m: case.m,
-                n: shape.n(),
-                k: shape.k(),
-                format: "bf16",
-                device: engine.device().driver.to_string(),
-                instance,
-                rel_error,
-                pass: rel_error <= TOLERANCE,
-            };
-            bar.inc(1);
-            if !args.json {
-                bar.suspend(|| writeln!(stdout().lock(), "{}", line(&row)))?;
+            let expected = reference::project(&x, &weights, *shape, case.m)?;
+            for projection in &projections {
+                let (y, instance) = project(engine, projection, &x, case.m, &stream)?;
+                let rel_error = reference::relative_error(&y, &expected);
+                let row = Row {
+                    op: "project",
+                    layer: case.layer,
+                    m: case.m,
+                    n: shape.n(),
+                    k: shape.k(),
+                    format: projection.format().name(),
+                    device: engine.device().driver.to_string(),
+                    instance,
+                    rel_error,
+                    pass: rel_error <= TOLERANCE,
+                };
+                if !args.json {
+                    bar.suspend(|| writeln!(stdout().lock(), "{}", line(&row)))?;
+                }
+                rows.push(row);
             }
-            rows.push(row);
+            bar.inc(1);
         }
     }
     bar.finish_and_clear();

@@ -1,10 +1,12 @@
 //! A device, its context and the loaded kernels.
 
+use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
 use crate::plan::plan_with;
 use crate::projection::Projection;
-use crate::raw::{Kernels, Overlap};
+use crate::raw::{Kernels, Output, Overlap};
 use crate::weights::bf16 as packing;
+use crate::weights::window12::{self, Histogram, Packed};
 use crate::{Dtype, Error, Plan, Request, Shape, plan};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -158,7 +160,29 @@ impl Engine {
     pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
-        Ok(Projection::new(Arc::clone(&self.inner), self.upload(&packed)?, shape))
+        Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), shape)
+    }
+
+    /// [`Engine::prepare`] in a format of choice: with [`PackFormat::Window12`] at 12 bits per weight, all bits kept; with
+    /// [`PackFormat::Auto`] so where it pays.
+    pub fn prepare_as(&self, weights: &[bf16], shape: Shape, format: PackFormat) -> Result<Projection> {
+        self.inner.check_current()?;
+        let window12 = match format {
+            PackFormat::Bf16 => false,
+            PackFormat::Window12 => true,
+            PackFormat::Auto => Histogram::of(weights).estimate(shape)?.pays().is_ok(),
+        };
+        if window12 {
+            self.prepare_packed(&window12::pack(weights, shape)?)
+        } else {
+            self.prepare(weights, shape)
+        }
+    }
+
+    /// Uploads weights that are packed already.
+    pub fn prepare_packed(&self, packed: &Packed<'_>) -> Result<Projection> {
+        self.inner.check_current()?;
+        Projection::window12(&self.inner, packed)
     }
 
     /// [`Engine::prepare`] for weights as little-endian bytes of some type; the bytes may start anywhere.
@@ -201,6 +225,28 @@ impl Engine {
         self.project_as(chosen.as_ref(), projection, x, m, y, stream, Overlap::Programmatic)
     }
 
+    /// [`Engine::project`] with an FP32 result: the sums as the tensor cores leave them, before any rounding to BF16.
+    pub fn project_fp32(
+        &self,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        y: &mut DeviceSlice<f32>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let chosen = plan(&self.request(projection, x, m))?;
+        let output = Output::Fp32(y.as_device_ptr().as_raw());
+        self.queue(
+            chosen.as_ref(),
+            projection,
+            x,
+            m,
+            (output, y.len()),
+            stream,
+            Overlap::Programmatic,
+        )
+    }
+
     /// [`Engine::project`] with a plan made by the caller for [`Engine::request`] (`None`: nothing to do), and a say in the overlap.
     #[allow(clippy::too_many_arguments)]
     pub fn project_as(
@@ -213,10 +259,25 @@ impl Engine {
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
+        let output = Output::Bf16(y.as_device_ptr().as_raw());
+        self.queue(plan, projection, x, m, (output, y.len()), stream, overlap)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn queue(
+        &self,
+        plan: Option<&Plan>,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        (y, y_len): (Output, usize),
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
         let shape = projection.shape();
         projection.check_engine(&self.inner)?;
         Shape::check_len("x", x.len(), m, shape.k())?;
-        Shape::check_len("y", y.len(), m, shape.n())?;
+        Shape::check_len("y", y_len, m, shape.n())?;
         let request = self.request(projection, x, m);
         let expected = plan.map_or(Ok(None), |plan| plan_with(plan.instance, &request))?;
         let Some(plan) = plan.filter(|plan| expected.as_ref() == Some(plan)) else {
@@ -230,22 +291,18 @@ impl Engine {
             });
         };
         self.inner.check_current()?;
-        let pointers = (
-            x.as_device_ptr().as_raw(),
-            projection.pointer(),
-            y.as_device_ptr().as_raw(),
-        );
+        let operands = (x.as_device_ptr().as_raw(), projection.weights(), y);
         // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch; 2. lengths were
         // checked, the borrows keep the buffers alive up to here, and freeing device memory waits for work that uses it;
-        // 3. only `prepare` writes packed weights, by a copy that has ended.
+        // 3. only `prepare` and its kin write packed weights, by copies that have ended.
         unsafe {
             self.inner
                 .kernels
-                .launch(plan, pointers, shape, m, stream.as_inner(), overlap)
+                .launch(plan, operands, shape, m, stream.as_inner(), overlap)
         }
     }
 
-    /// Queues a reader of a projection's packed weights, which computes nothing: what the memory can deliver for these bytes, as a
+    /// Queues a reader of the units of a projection's packed weights, which computes nothing: what the memory can deliver for these bytes, as a
     /// limit to compare with. `out` takes one value per warp of [`Engine::floor_ctas`] CTAs.
     pub fn floor_read(
         &self,
@@ -259,7 +316,11 @@ impl Engine {
         let ctas = self.floor_ctas(floor);
         Shape::check_len("the reader's output", out.len(), ctas as usize, floor.warps)?;
         self.inner.check_current()?;
-        let buffers = (projection.pointer(), projection.bytes(), out.as_device_ptr().as_raw());
+        let buffers = (
+            projection.pointer(),
+            projection.unit_bytes(),
+            out.as_device_ptr().as_raw(),
+        );
         // SAFETY: 1. as in `project_as`; 2. the sizes are those of the buffers, and the output's was checked.
         unsafe {
             self.inner
@@ -286,7 +347,7 @@ impl Engine {
 
     /// What [`Engine::project`] asks of [`plan`](crate::plan()) for these arguments.
     pub fn request(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Request {
-        Request::new(projection.shape(), m, x.as_device_ptr().as_raw())
+        Request::new(projection.format(), projection.shape(), m, x.as_device_ptr().as_raw())
     }
 }
 

@@ -5,14 +5,16 @@
 //! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
 
 use crate::{Error, Result, Shape};
-use kernels_gpu::instances::{GEMV_BF16, Gemv};
-use kernels_gpu::layout::{BF16_UNIT_BYTES, UNIT_K};
+use kernels_gpu::instances::{Format, Gemv, gemvs};
+use kernels_gpu::layout::UNIT_K;
 use std::cmp::Ordering;
 use std::fmt;
 
 /// What a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
+    /// The weights' format.
+    pub format: Format,
     /// The weights' shape.
     pub shape: Shape,
     /// Tokens: rows of x.
@@ -23,8 +25,9 @@ pub struct Request {
 
 impl Request {
     /// A request for an `x` that starts at device address `x`: its rows are aligned where the address is and K is a multiple of 8.
-    pub fn new(shape: Shape, m: usize, x: u64) -> Self {
+    pub fn new(format: Format, shape: Shape, m: usize, x: u64) -> Self {
         Request {
+            format,
             shape,
             m,
             x_aligned: x.is_multiple_of(16) && shape.k().is_multiple_of(WIDE_X),
@@ -37,8 +40,10 @@ impl fmt::Display for Request {
         let rows = if self.x_aligned { "16-byte" } else { "2-byte" };
         write!(
             f,
-            "{} BF16 weights at m = {} with {rows} aligned rows of x",
-            self.shape, self.m
+            "{} {} weights at m = {} with {rows} aligned rows of x",
+            self.shape,
+            self.format.name(),
+            self.m
         )
     }
 }
@@ -75,8 +80,9 @@ const fn row(n: usize, k: usize, max_m: usize, winner: &'static str) -> Measured
     Measured { n, k, max_m, winner }
 }
 
-/// The measured winners, per shape in rising order of tokens. The measurements were made with one block of 16 rows per CTA; an instance
-/// with r row blocks stands in with r times the CTAs per cluster, which keeps the number of CTAs and of bytes in flight.
+/// The measured winners, per format and shape in rising order of tokens. What was measured is the kernels' prototype, with one
+/// block of 16 rows per CTA; an instance with r row blocks stands in for a winner with r times its CTAs per cluster, which keeps
+/// the number of CTAs and, in whole stages of a ring, of bytes in flight. The stand-ins have not been timed.
 pub const MEASURED: &[Measured] = &[
     row(2304, 8192, 8, "gemv_bf16_sm90_w8c4s2g1n1r2x8"),
     row(2304, 8192, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
@@ -94,6 +100,22 @@ pub const MEASURED: &[Measured] = &[
     row(1024, 4096, 8, "gemv_bf16_sm90_w8c8s2g1n1r2x8"),
     row(1024, 4096, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
     row(1024, 4096, 32, "gemv_bf16_sm90_w4c8s2g1n4r4x8"),
+    row(2304, 8192, 8, "gemv_window12_sm90_w8c4s3g1n1r2x8"),
+    row(2304, 8192, 16, "gemv_window12_sm90_w4c8s2g1n2r4x8"),
+    row(2304, 8192, 32, "gemv_window12_sm90_w4c8s2g1n4r4x8"),
+    row(8192, 1024, 8, "gemv_window12_sm90_w4c2s3g1n1r2x8"),
+    row(8192, 1024, 16, "gemv_window12_sm90_w4c2s2g1n2r4x8"),
+    row(8192, 1024, 32, "gemv_window12_sm90_w4c2s2g1n4r4x8"),
+    row(4096, 8192, 8, "gemv_window12_sm90_w8c2s3g1n1r2x8"),
+    row(4096, 8192, 16, "gemv_window12_sm90_w4c4s2g1n2r4x8"),
+    row(4096, 8192, 32, "gemv_window12_sm90_w4c4s2g1n4r4x8"),
+    row(8192, 4096, 8, "gemv_window12_sm90_w4c2s3g1n1r2x8"),
+    row(8192, 4096, 16, "gemv_window12_sm90_w4c2s2g1n2r4x8"),
+    row(8192, 4096, 32, "gemv_window12_sm90_w4c2s2g1n4r4x8"),
+    row(1024, 4096, 1, "gemv_window12_sm90_w8c4s3g1n1r2x8"),
+    row(1024, 4096, 8, "gemv_window12_sm90_w8c8s2g1n1r2x8"),
+    row(1024, 4096, 16, "gemv_window12_sm90_w4c8s2g1n2r4x8"),
+    row(1024, 4096, 32, "gemv_window12_sm90_w4c8s2g1n4r4x8"),
 ];
 
 /// The device that the cost model describes: an H200, as measured with a cold L2.
@@ -152,7 +174,7 @@ pub fn plan_with(instance: &'static Gemv, request: &Request) -> Result<Option<Pl
 
 /// Every compiled instance with its verdict, in the order of the table of instances.
 pub fn candidates(request: &Request) -> impl Iterator<Item = (&'static Gemv, Verdict)> {
-    GEMV_BF16.iter().map(|instance| {
+    request.format.gemvs().iter().map(|instance| {
         let verdict = match unfit(instance, request).or_else(|| unwise(instance, request)) {
             Some(reason) => Verdict::Rejected(reason),
             None => Verdict::Cost(cost(instance, request)),
@@ -163,7 +185,7 @@ pub fn candidates(request: &Request) -> impl Iterator<Item = (&'static Gemv, Ver
 
 /// The instance of that name.
 pub fn instance(name: &str) -> Option<&'static Gemv> {
-    GEMV_BF16.iter().find(|instance| instance.name == name)
+    gemvs().find(|instance| instance.name == name)
 }
 
 fn launch_of(instance: &'static Gemv, request: &Request) -> Result<Plan> {
@@ -194,6 +216,7 @@ fn measured(request: &Request) -> Option<&'static Gemv> {
         MEASURED
             .iter()
             .filter(|row| (row.n, row.k) == (request.shape.n(), request.shape.k()))
+            .filter(|row| instance(row.winner).is_some_and(|winner| winner.format == request.format))
     };
     let row = of_shape()
         .find(|row| request.m <= row.max_m)
@@ -217,6 +240,9 @@ fn cheapest(request: &Request) -> Result<&'static Gemv> {
 
 /// Why an instance cannot serve a request, if it cannot.
 fn unfit(instance: &Gemv, request: &Request) -> Option<&'static str> {
+    if instance.format != request.format {
+        return Some("reads weights of another format");
+    }
     (instance.x_values >= WIDE_X && !request.x_aligned)
         .then_some("loads x in 16-byte pieces, and these rows of x are not aligned to them")
 }
@@ -226,7 +252,7 @@ fn unwise(instance: &Gemv, request: &Request) -> Option<&'static str> {
     if instance.x_values < WIDE_X && request.x_aligned {
         return Some("loads x in narrow pieces, and these rows of x are aligned for wide ones");
     }
-    let sizes = || GEMV_BF16.iter().map(Gemv::tokens);
+    let sizes = || request.format.gemvs().iter().map(Gemv::tokens);
     let fitting = sizes().filter(|&tokens| tokens >= request.m).min().or(sizes().max());
     match fitting.map(|fitting| instance.tokens().cmp(&fitting)) {
         Some(Ordering::Less) => {
@@ -245,7 +271,7 @@ fn cost(instance: &Gemv, request: &Request) -> f64 {
 
     // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
     let groups = k.div_ceil(UNIT_K);
-    let unit_bytes = (BF16_UNIT_BYTES * instance.row_blocks) as f64;
+    let unit_bytes = (instance.format.unit_bytes() * instance.row_blocks) as f64;
     let cta_groups = groups.div_ceil(instance.cluster);
     let cta_in_flight = cta_groups.min(instance.warps * instance.stages * instance.groups) as f64 * unit_bytes;
 

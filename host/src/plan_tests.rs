@@ -3,7 +3,14 @@ use crate::suites::Suite;
 use proptest::prelude::*;
 
 fn request(n: usize, k: usize, m: usize) -> Request {
-    Request::new(Shape::new(n, k).unwrap(), m, 0)
+    Request::new(Format::Bf16, Shape::new(n, k).unwrap(), m, 0)
+}
+
+fn request_for(format: Format, n: usize, k: usize, m: usize) -> Request {
+    Request {
+        format,
+        ..request(n, k, m)
+    }
 }
 
 fn chosen(n: usize, k: usize, m: usize) -> &'static str {
@@ -15,8 +22,12 @@ fn measured_rows_name_instances_that_fit_them() {
     for row in MEASURED {
         let winner = instance(row.winner).unwrap_or_else(|| panic!("{} is not compiled", row.winner));
         assert!(row.max_m <= winner.tokens(), "{row:?}");
-        assert_eq!(unfit(winner, &request(row.n, row.k, row.max_m)), None);
-        assert_eq!(chosen(row.n, row.k, row.max_m), row.winner);
+        assert_eq!(
+            unfit(winner, &request_for(winner.format, row.n, row.k, row.max_m)),
+            None
+        );
+        let request = request_for(winner.format, row.n, row.k, row.max_m);
+        assert_eq!(plan(&request).unwrap().unwrap().instance.name, row.winner);
     }
 }
 
@@ -63,19 +74,26 @@ fn tokens_between_measured_rows_take_the_next_row() {
 #[test]
 fn no_tokens_is_no_launch() {
     assert_eq!(plan(&request(16, 64, 0)).unwrap(), None);
-    assert_eq!(plan_with(&GEMV_BF16[0], &request(16, 64, 0)).unwrap(), None);
+    assert_eq!(plan_with(&Format::Bf16.gemvs()[0], &request(16, 64, 0)).unwrap(), None);
 }
 
 #[test]
 fn unaligned_rows_of_x_take_narrow_loads() {
     let shape = Shape::new(2304, 8192).unwrap();
     for (x, k_shape) in [(2, shape), (8, shape), (0, Shape::new(2304, 8191).unwrap())] {
-        let plan = plan(&Request::new(k_shape, 1, x)).unwrap().unwrap();
+        let plan = plan(&Request::new(Format::Bf16, k_shape, 1, x)).unwrap().unwrap();
         assert_eq!(plan.instance.x_values, 1, "{x}");
     }
-    assert_eq!(plan(&Request::new(shape, 1, 32)).unwrap().unwrap().instance.x_values, 8);
+    assert_eq!(
+        plan(&Request::new(Format::Bf16, shape, 1, 32))
+            .unwrap()
+            .unwrap()
+            .instance
+            .x_values,
+        8
+    );
     let wide = instance(chosen(2304, 8192, 1)).unwrap();
-    let err = plan_with(wide, &Request::new(shape, 1, 2)).unwrap_err();
+    let err = plan_with(wide, &Request::new(Format::Bf16, shape, 1, 2)).unwrap_err();
     assert!(err.to_string().contains("not aligned"), "{err}");
 }
 

@@ -1,25 +1,62 @@
 //! Weights on a device, ready to be multiplied by.
 
-use crate::device::Result;
+use crate::device::{Result, cust_error};
 use crate::engine::Inner;
+use crate::instances::Format;
+use crate::raw::Weights;
+use crate::weights::window12::Packed;
 use crate::{Error, Shape};
-use cust::memory::DeviceBuffer;
+use cust::memory::{DeviceBuffer, DeviceCopy};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// One weight matrix in packed form in device memory; made by [`Engine::prepare`](crate::Engine::prepare). It may be dropped on any thread.
+/// One weight matrix in packed form in device memory; made by [`Engine::prepare`](crate::Engine::prepare) and its kin. It may be dropped on
+/// any thread.
 #[derive(Debug)]
 pub struct Projection {
     engine: Arc<Inner>,
-    packed: ManuallyDrop<DeviceBuffer<u16>>,
+    stored: ManuallyDrop<Stored>,
     shape: Shape,
 }
 
+/// The weights, by their format.
+#[derive(Debug)]
+enum Stored {
+    Bf16(DeviceBuffer<u16>),
+    Window12 {
+        units: DeviceBuffer<u8>,
+        starts: DeviceBuffer<u64>,
+        exceptions: DeviceBuffer<u64>,
+        palette: [u32; 2],
+    },
+}
+
+fn upload<T: DeviceCopy>(values: &[T]) -> Result<DeviceBuffer<T>> {
+    DeviceBuffer::from_slice(values).map_err(|err| cust_error("upload packed weights", err))
+}
+
 impl Projection {
-    pub(crate) fn new(engine: Arc<Inner>, packed: DeviceBuffer<u16>, shape: Shape) -> Self {
+    /// Uploads BF16 units. The engine's context is current.
+    pub(crate) fn bf16(engine: &Arc<Inner>, packed: &[u16], shape: Shape) -> Result<Self> {
+        Ok(Self::new(engine, Stored::Bf16(upload(packed)?), shape))
+    }
+
+    /// Uploads a packed matrix. The engine's context is current.
+    pub(crate) fn window12(engine: &Arc<Inner>, packed: &Packed<'_>) -> Result<Self> {
+        let exceptions: Vec<u64> = packed.exceptions().iter().map(|exception| exception.word()).collect();
+        let stored = Stored::Window12 {
+            units: upload(packed.units())?,
+            starts: upload(packed.starts())?,
+            exceptions: upload(&exceptions)?,
+            palette: packed.palette_words(),
+        };
+        Ok(Self::new(engine, stored, packed.shape()))
+    }
+
+    fn new(engine: &Arc<Inner>, stored: Stored, shape: Shape) -> Self {
         Projection {
-            engine,
-            packed: ManuallyDrop::new(packed),
+            engine: Arc::clone(engine),
+            stored: ManuallyDrop::new(stored),
             shape,
         }
     }
@@ -29,14 +66,51 @@ impl Projection {
         self.shape
     }
 
-    /// The address of the packed weights, for the [raw](crate::raw) layer.
-    pub fn pointer(&self) -> u64 {
-        self.packed.as_device_ptr().as_raw()
+    /// The weights' format.
+    pub fn format(&self) -> Format {
+        self.weights().format()
     }
 
-    /// Bytes of the packed weights, padding included.
+    /// Where the weights lie, for the [raw](crate::raw) layer.
+    pub fn weights(&self) -> Weights {
+        match &*self.stored {
+            Stored::Bf16(units) => Weights::Bf16 {
+                units: units.as_device_ptr().as_raw(),
+            },
+            Stored::Window12 {
+                units,
+                starts,
+                exceptions,
+                palette,
+            } => Weights::Window12 {
+                units: units.as_device_ptr().as_raw(),
+                starts: starts.as_device_ptr().as_raw(),
+                exceptions: exceptions.as_device_ptr().as_raw(),
+                palette: *palette,
+            },
+        }
+    }
+
+    /// The address of the packed weights' units.
+    pub fn pointer(&self) -> u64 {
+        self.weights().units()
+    }
+
+    /// Bytes of the packed weights' units, padding included.
+    pub fn unit_bytes(&self) -> usize {
+        match &*self.stored {
+            Stored::Bf16(units) => units.len() * size_of::<u16>(),
+            Stored::Window12 { units, .. } => units.len(),
+        }
+    }
+
+    /// Bytes of the packed weights, padding and exceptions included.
     pub fn bytes(&self) -> usize {
-        self.packed.len() * size_of::<u16>()
+        let apart = match &*self.stored {
+            Stored::Bf16(_) => 0,
+            Stored::Window12 { starts, exceptions, .. } => (starts.len() + exceptions.len()) * size_of::<u64>(),
+        };
+        self.unit_bytes() + apart
     }
 
     pub(crate) fn check_engine(&self, engine: &Arc<Inner>) -> Result<()> {
@@ -50,11 +124,11 @@ impl Projection {
 
 impl Drop for Projection {
     fn drop(&mut self) {
-        let Projection { engine, packed, .. } = self;
+        let Projection { engine, stored, .. } = self;
         // Freeing needs the context, which need not be current here.
         engine.with_context(|| {
             // SAFETY: dropped once, here; not used after.
-            unsafe { ManuallyDrop::drop(packed) }
+            unsafe { ManuallyDrop::drop(stored) }
         });
     }
 }

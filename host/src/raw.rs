@@ -9,7 +9,7 @@ use crate::plan::{Plan, Request, plan};
 use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
-use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, GEMV_BF16, Gemv, GemvArgs};
+use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, Format, GemvArgs, Window12Args, gemvs};
 use std::ffi::{CStr, CString, c_void};
 
 pub use cust::sys::{CUdeviceptr, CUfunction, CUstream};
@@ -87,6 +87,65 @@ pub enum Overlap {
     None,
 }
 
+/// Packed weights in device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Weights {
+    /// The [packed](crate::weights::bf16) form of BF16 values.
+    Bf16 {
+        /// The units.
+        units: CUdeviceptr,
+    },
+    /// The parts of a [`Packed`](crate::weights::window12::Packed) matrix.
+    Window12 {
+        /// The units.
+        units: CUdeviceptr,
+        /// Where each row block's exceptions start: a `u64` each, and one for the end.
+        starts: CUdeviceptr,
+        /// The exceptions, 8 bytes each; not read where there are none.
+        exceptions: CUdeviceptr,
+        /// The palette as words.
+        palette: [u32; 2],
+    },
+}
+
+impl Weights {
+    /// Their format.
+    pub fn format(&self) -> Format {
+        match self {
+            Weights::Bf16 { .. } => Format::Bf16,
+            Weights::Window12 { .. } => Format::Window12,
+        }
+    }
+
+    /// The address of the units.
+    pub fn units(&self) -> CUdeviceptr {
+        match *self {
+            Weights::Bf16 { units } | Weights::Window12 { units, .. } => units,
+        }
+    }
+}
+
+/// Where the result goes, and as what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Output {
+    /// BF16 values, rounded to nearest even.
+    Bf16(CUdeviceptr),
+    /// FP32 values: the sums as they are.
+    Fp32(CUdeviceptr),
+}
+
+impl Output {
+    /// Its address and the bytes of a value.
+    fn parts(self) -> (CUdeviceptr, u64) {
+        match self {
+            Output::Bf16(y) => (y, BF16),
+            Output::Fp32(y) => (y, FP32),
+        }
+    }
+}
+
 /// The loaded kernels of one context; to be dropped while that context is current, as dropping unloads them.
 #[derive(Debug)]
 pub struct Kernels {
@@ -117,10 +176,7 @@ impl Kernels {
             check("raise a kernel's shared memory", code as u32)?;
             Ok(function)
         };
-        let gemv = GEMV_BF16
-            .iter()
-            .map(|i| load(i.name, i.shared_bytes()))
-            .collect::<Result<_>>()?;
+        let gemv = gemvs().map(|i| load(i.name, i.shared_bytes())).collect::<Result<_>>()?;
         let floor = FLOOR_READ
             .iter()
             .map(|i| load(i.name, i.shared_bytes()))
@@ -137,18 +193,18 @@ impl Kernels {
     /// # Safety
     ///
     /// 1. The kernels' context is current, and `stream` is a stream of it, or null.
-    /// 2. `x` and `y` hold `[m, K]` and `[m, N]` BF16 values in that context, `weights` the [packed](crate::weights::bf16) form of `[N, K]`
-    ///    values; they do not overlap, and stay allocated until the launch has ended.
+    /// 2. `x` holds `[m, K]` BF16 values in that context, `y` has room for `[m, N]` of its type, and `weights` hold `[N, K]` values; they do
+    ///    not overlap, and stay allocated until the launch has ended.
     /// 3. With [`Overlap::Programmatic`], the kernel ahead on the stream does not write `weights`.
     pub unsafe fn project(
         &self,
-        (x, weights, y): (CUdeviceptr, CUdeviceptr, CUdeviceptr),
+        (x, weights, y): (CUdeviceptr, Weights, Output),
         shape: Shape,
         m: usize,
         stream: CUstream,
         overlap: Overlap,
     ) -> Result<()> {
-        match plan(&Request::new(shape, m, x))? {
+        match plan(&Request::new(weights.format(), shape, m, x))? {
             // SAFETY: as the caller promises; the plan is for these sizes and this x.
             Some(plan) => unsafe { self.launch(&plan, (x, weights, y), shape, m, stream, overlap) },
             None => Ok(()),
@@ -163,32 +219,38 @@ impl Kernels {
     pub unsafe fn launch(
         &self,
         plan: &Plan,
-        (x, weights, y): (CUdeviceptr, CUdeviceptr, CUdeviceptr),
+        (x, weights, y): (CUdeviceptr, Weights, Output),
         shape: Shape,
         m: usize,
         stream: CUstream,
         overlap: Overlap,
     ) -> Result<()> {
         aligned("x", x, BF16)?;
-        aligned("y", y, BF16)?;
-        aligned("the packed weights", weights, PACKED)?;
-        let bytes = |columns: usize| (m as u64).saturating_mul(columns as u64).saturating_mul(BF16);
-        if overlap_in_memory((x, bytes(shape.k())), (y, bytes(shape.n()))) {
-            return Err(Error::Overlapping { x, y });
+        let (y_at, y_size) = y.parts();
+        aligned("y", y_at, y_size)?;
+        aligned("the packed weights", weights.units(), PACKED)?;
+        let bytes = |columns: usize, size: u64| (m as u64).saturating_mul(columns as u64).saturating_mul(size);
+        if overlap_in_memory((x, bytes(shape.k(), BF16)), (y_at, bytes(shape.n(), y_size))) {
+            return Err(Error::Overlapping { x, y: y_at });
         }
-        let function = GEMV_BF16
-            .iter()
-            .position(|i: &Gemv| i == plan.instance)
+        if weights.format() != plan.instance.format {
+            return Err(Error::NoInstance {
+                request: format!("{} weights", weights.format().name()),
+                reason: format!("{} reads weights of another format", plan.instance.name),
+            });
+        }
+        let function = gemvs()
+            .position(|i| i == plan.instance)
             .and_then(|at| self.gemv.get(at))
             .ok_or_else(|| unknown(plan.instance.name))?;
-        let mut args = GemvArgs {
+        let gemv = GemvArgs {
             x,
-            weights,
-            y,
+            weights: weights.units(),
+            y: y_at,
             m: m as u32,
             n: shape.n() as u32,
             k: shape.k() as u32,
-            y_fp32: 0,
+            y_fp32: u32::from(matches!(y, Output::Fp32(_))),
         };
         let config = Config {
             grid: plan.grid,
@@ -196,8 +258,30 @@ impl Kernels {
             cluster: plan.cluster,
             shared_bytes: plan.shared_bytes,
         };
-        // SAFETY: `args` is the one by-value parameter that every gemv entry takes.
-        unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+        match weights {
+            Weights::Bf16 { .. } => {
+                let mut args = gemv;
+                // SAFETY: `args` is the one by-value parameter of the entries for this format.
+                unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+            }
+            Weights::Window12 {
+                starts,
+                exceptions,
+                palette,
+                ..
+            } => {
+                aligned("the starts of the exceptions", starts, ENTRY)?;
+                aligned("the exceptions", exceptions, ENTRY)?;
+                let mut args = Window12Args {
+                    gemv,
+                    starts,
+                    exceptions,
+                    palette,
+                };
+                // SAFETY: as above.
+                unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+            }
+        }
     }
 
     /// Launches a reader: streams `bytes` from `data` and computes nothing, to measure what the memory can deliver.
@@ -240,6 +324,10 @@ impl Kernels {
 
 /// Where BF16 data may start.
 const BF16: u64 = 2;
+/// Where FP32 data may start.
+const FP32: u64 = 4;
+/// Where exceptions and their starts may start.
+const ENTRY: u64 = 8;
 /// Where packed weights may start: bulk copies want it.
 const PACKED: u64 = 16;
 

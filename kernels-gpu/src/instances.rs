@@ -53,7 +53,7 @@ pub struct Exception {
 }
 
 /// How weights are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
     /// BF16 as it is.
     Bf16,
@@ -67,6 +67,22 @@ impl Format {
         match self {
             Format::Bf16 => BF16_UNIT_BYTES,
             Format::Window12 => WINDOW12_UNIT_BYTES,
+        }
+    }
+
+    /// Every compiled GEMV over weights of this format.
+    pub const fn gemvs(self) -> &'static [Gemv] {
+        match self {
+            Format::Bf16 => GEMV_BF16,
+            Format::Window12 => GEMV_WINDOW12,
+        }
+    }
+
+    /// The format's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Bf16 => "bf16",
+            Format::Window12 => "window12",
         }
     }
 
@@ -429,10 +445,7 @@ mod tests {
         for i in gemvs() {
             let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
             let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
-            let format = match i.format {
-                Format::Bf16 => "bf16",
-                Format::Window12 => "window12",
-            };
+            let format = i.format.name();
             assert_eq!(i.name, format!("gemv_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
         }
         for i in FLOOR_READ {

@@ -3,8 +3,10 @@
 use super::{Meter, Row};
 use crate::error::Result;
 use crate::inputs::Inputs;
+use hopper_proj::convert::PackFormat;
+use hopper_proj::raw::Weights;
 use hopper_proj::suites::Case;
-use hopper_proj::{Engine, Traffic, bf16, plan};
+use hopper_proj::{Engine, Projection, Traffic, bf16, plan};
 use serde::Serialize;
 
 /// What one launch was counted to do.
@@ -53,6 +55,18 @@ impl Buffer {
     }
 }
 
+/// What a launch read of the weights' buffers, exceptions included.
+fn weights_read(projection: &Projection, traffic: impl Fn(u64) -> Traffic) -> Buffer {
+    let apart = match projection.weights() {
+        Weights::Window12 { starts, exceptions, .. } => vec![starts, exceptions],
+        _ => Vec::new(),
+    };
+    let all: Vec<Traffic> = apart.into_iter().chain([projection.pointer()]).map(traffic).collect();
+    let bytes = all.iter().map(|t| t.read_bytes).sum();
+    let sectors = all.iter().map(|t| t.read_sectors).sum();
+    Buffer::new("weights", bytes, sectors, projection.bytes())
+}
+
 /// Runs each projection once and reads the counters.
 pub(super) struct Counter;
 
@@ -67,13 +81,16 @@ impl Meter for Counter {
         };
         let stream = engine.stream()?;
         let mut inputs = Inputs::new(0);
-        let projection = engine.prepare(&inputs.weights(shape.n() * shape.k()), *shape)?;
-        for case in cases {
+        let weights = inputs.weights(shape.n() * shape.k());
+        let formats =
+            [PackFormat::Bf16, PackFormat::Window12].map(|format| engine.prepare_as(&weights, *shape, format));
+        let projections = formats.into_iter().collect::<hopper_proj::Result<Vec<_>>>()?;
+        for (case, projection) in cases.iter().flat_map(|case| projections.iter().map(move |p| (case, p))) {
             let x = engine.upload(&inputs.x(case.m * shape.k()))?;
             let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
-            let plan = plan(&engine.request(&projection, &x, case.m))?;
+            let plan = plan(&engine.request(projection, &x, case.m))?;
             engine.take_counters()?;
-            engine.project(&projection, &x, case.m, &mut y, &stream)?;
+            engine.project(projection, &x, case.m, &mut y, &stream)?;
             engine.synchronize(&stream)?;
             let counters = engine.take_counters()?.unwrap_or_default();
             let traffic = |address: u64| counters.traffic.get(&address).copied().unwrap_or_default();
@@ -86,10 +103,10 @@ impl Meter for Counter {
                 Buffer::new(buffer, read_bytes, read_sectors, least)
             };
             let written = traffic(y.as_device_ptr().as_raw());
-            let mut row = Row::new("project_bf16", case, plan.map_or("", |plan| plan.instance.name));
+            let mut row = Row::new("project", projection, case, plan.map_or("", |plan| plan.instance.name));
             row.counts = Some(Counts {
                 buffers: [
-                    read("weights", projection.pointer(), row.bytes),
+                    weights_read(projection, traffic),
                     read("x", x.as_device_ptr().as_raw(), x.len() * 2),
                     Buffer::new("y", written.written_bytes, written.written_sectors, y.len() * 2),
                 ],

@@ -9,7 +9,7 @@ use crate::device;
 use crate::error::{Error, Result};
 use crate::progress;
 use hopper_proj::suites::{Case, Suite};
-use hopper_proj::{DriverInUse, Engine};
+use hopper_proj::{DriverInUse, Engine, Projection};
 use serde::Serialize;
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -17,12 +17,12 @@ use std::path::Path;
 /// One projection's measurements.
 #[derive(Serialize)]
 struct Row {
-    what: &'static str,
+    what: String,
     layer: &'static str,
     m: usize,
     n: usize,
     k: usize,
-    /// Of the weights, which no kernel can avoid to read.
+    /// Of the packed weights, padding and exceptions included.
     bytes: usize,
     us: Option<f64>,
     instance: &'static str,
@@ -33,15 +33,16 @@ struct Row {
 }
 
 impl Row {
-    fn new(what: &'static str, case: &Case, instance: &'static str) -> Self {
+    /// `what` is completed by the format of the weights.
+    fn new(what: &str, projection: &Projection, case: &Case, instance: &'static str) -> Self {
         let (n, k) = (case.shape.n(), case.shape.k());
         Row {
-            what,
+            what: format!("{what}_{}", projection.format().name()),
             layer: case.layer,
             m: case.m,
             n,
             k,
-            bytes: n * k * 2,
+            bytes: projection.bytes(),
             us: None,
             instance,
             floor_us: None,

@@ -5,6 +5,7 @@ use super::{Meter, Row};
 use crate::args::Mode;
 use crate::error::Result;
 use crate::inputs::Inputs;
+use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::event::{Event, EventFlags};
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::instances::FLOOR_READ;
@@ -28,11 +29,11 @@ impl Clock {
     pub(super) fn new(mode: Mode) -> Self {
         match mode {
             Mode::Pdl => Clock {
-                what: "project_bf16_pdl",
+                what: "project_pdl",
                 overlap: Overlap::Programmatic,
             },
             Mode::Graph | Mode::Chain => Clock {
-                what: "project_bf16_graph",
+                what: "project_graph",
                 overlap: Overlap::None,
             },
         }
@@ -55,26 +56,28 @@ impl Meter for Clock {
         let stream = engine.stream()?;
         let mut inputs = Inputs::new(0);
         let weights = inputs.weights(shape.n() * shape.k());
-        let copies = POOL.div_ceil(weights.len() * 2).clamp(2, MOST_COPIES);
-        let copies = (0..copies)
-            .map(|_| Ok(engine.prepare(&weights, *shape)?))
-            .collect::<Result<Vec<_>>>()?;
-        let floor = self.floor(engine, &copies, &stream)?;
-        for case in cases {
-            let x = engine.upload(&inputs.x(case.m * shape.k()))?;
-            let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
-            let mut instance = "";
-            let us = per_call(engine, &stream, copies.len(), || {
-                for projection in &copies {
-                    let plan = plan(&engine.request(projection, &x, case.m))?;
-                    instance = plan.map_or("", |plan| plan.instance.name);
-                    engine.project_as(plan.as_ref(), projection, &x, case.m, &mut y, &stream, self.overlap)?;
-                }
-                Ok(())
-            })?;
-            let mut row = Row::new(self.what, case, instance);
-            (row.us, row.floor_us, row.ratio) = (Some(us), Some(floor), Some(us / floor));
-            done(row)?;
+        for format in [PackFormat::Bf16, PackFormat::Window12] {
+            let first = engine.prepare_as(&weights, *shape, format)?;
+            let copies = POOL.div_ceil(first.bytes()).clamp(2, MOST_COPIES);
+            let others = (1..copies).map(|_| Ok(engine.prepare_as(&weights, *shape, format)?));
+            let copies = [Ok(first)].into_iter().chain(others).collect::<Result<Vec<_>>>()?;
+            let floor = self.floor(engine, &copies, &stream)?;
+            for case in cases {
+                let x = engine.upload(&inputs.x(case.m * shape.k()))?;
+                let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
+                let mut instance = "";
+                let us = per_call(engine, &stream, copies.len(), || {
+                    for projection in &copies {
+                        let plan = plan(&engine.request(projection, &x, case.m))?;
+                        instance = plan.map_or("", |plan| plan.instance.name);
+                        engine.project_as(plan.as_ref(), projection, &x, case.m, &mut y, &stream, self.overlap)?;
+                    }
+                    Ok(())
+                })?;
+                let mut row = Row::new(self.what, &copies[0], case, instance);
+                (row.us, row.floor_us, row.ratio) = (Some(us), Some(floor), Some(us / floor));
+                done(row)?;
+            }
         }
         Ok(())
     }

@@ -53,7 +53,8 @@ impl Exception {
         (self.word() >> 32) as usize
     }
 
-    const fn word(self) -> u64 {
+    /// All of it, as kernels read it: the value below, the row above it, the column on top.
+    pub const fn word(self) -> u64 {
         u64::from_le_bytes(self.0)
     }
 }
