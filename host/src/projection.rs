@@ -2,7 +2,7 @@
 
 use crate::device::{Result, cust_error};
 use crate::engine::Inner;
-use crate::instances::Format;
+use crate::instances::{Format, STARTS_AFTER};
 use crate::raw::Weights;
 use crate::weights::window12::Packed;
 use crate::{Error, Shape};
@@ -44,9 +44,13 @@ impl Projection {
     /// Uploads a packed matrix. The engine's context is current.
     pub(crate) fn window12(engine: &Arc<Inner>, packed: &Packed<'_>) -> Result<Self> {
         let exceptions: Vec<u64> = packed.exceptions().iter().map(|exception| exception.word()).collect();
+        let end = exceptions.len() as u64;
+        let starts: Vec<u64> = (packed.starts().iter().copied())
+            .chain([end; STARTS_AFTER - 1])
+            .collect();
         let stored = Stored::Window12 {
             units: upload(packed.units())?,
-            starts: upload(packed.starts())?,
+            starts: upload(&starts)?,
             exceptions: upload(&exceptions)?,
             palette: packed.palette_words(),
         };

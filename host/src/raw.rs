@@ -100,7 +100,8 @@ pub enum Weights {
     Window12 {
         /// The units.
         units: CUdeviceptr,
-        /// Where each row block's exceptions start: a `u64` each, and one for the end.
+        /// Where each row block's exceptions start: a `u64` each, and the end
+        /// [`STARTS_AFTER`](crate::instances::STARTS_AFTER) times.
         starts: CUdeviceptr,
         /// The exceptions, 8 bytes each; not read where there are none.
         exceptions: CUdeviceptr,

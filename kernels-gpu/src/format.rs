@@ -10,17 +10,21 @@ pub(crate) type Fragments = [[u32; 4]; UNIT_STEPS];
 
 /// A format of weights.
 pub(crate) trait Weights: Copy {
+    /// What is read ahead of the units: see [`Weights::ahead`].
+    type Ahead: Copy;
+
     /// The lane's fragments of a unit; `unit` is where the unit lies, plus 16 bytes per lane.
     unsafe fn fragments(self, unit: SharedAddr) -> Fragments;
 
-    /// Adds what the units leave out, as exact FP32 products: the part of worker `share.0` of `share.1` of the row blocks
-    /// from `first_unit` on.
+    /// Starts on what the units leave out: the part of worker `share.0` of `share.1` of the `R` row blocks from `first_unit`
+    /// on. Reads weights only, so it may come before the kernel ahead has ended.
+    unsafe fn ahead<const R: usize>(self, first_unit: u32, share: (u32, u32)) -> Self::Ahead;
+
+    /// Adds what the units leave out, as exact FP32 products.
     unsafe fn exceptions<const R: usize, const N: usize>(
         self,
+        ahead: Self::Ahead,
         acc: &mut [[[f32; 4]; N]; R],
-        first_unit: u32,
-        units: u32,
-        share: (u32, u32),
         first_token: u32,
         args: &GemvArgs,
     );
@@ -31,6 +35,8 @@ pub(crate) trait Weights: Copy {
 pub(crate) struct Bf16;
 
 impl Weights for Bf16 {
+    type Ahead = ();
+
     #[inline(always)]
     unsafe fn fragments(self, unit: SharedAddr) -> Fragments {
         // SAFETY: as the caller promises.
@@ -39,12 +45,13 @@ impl Weights for Bf16 {
     }
 
     #[inline(always)]
+    unsafe fn ahead<const R: usize>(self, _: u32, _: (u32, u32)) {}
+
+    #[inline(always)]
     unsafe fn exceptions<const R: usize, const N: usize>(
         self,
+        _: (),
         _: &mut [[[f32; 4]; N]; R],
-        _: u32,
-        _: u32,
-        _: (u32, u32),
         _: u32,
         _: &GemvArgs,
     ) {
@@ -89,7 +96,36 @@ impl Window12 {
     }
 }
 
+/// A warp's share of the exceptions, and the first of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    first_unit: u32,
+    at: u64,
+    last: u64,
+    /// The lane's exception, counted from `at`.
+    entry: u64,
+}
+
+impl Window12 {
+    /// Where the exceptions of a row block start, or the last ones end.
+    #[inline(always)]
+    unsafe fn start(self, unit: u32) -> u64 {
+        // SAFETY: the host gives a start for every row block of the grid, and one for the end.
+        unsafe { global::load_u64(self.starts + u64::from(unit) * ENTRY) }
+    }
+
+    /// The exception `lane` behind `at`, where it comes before `last`: a warp reads 32 of them at once, each once.
+    #[inline(always)]
+    unsafe fn entry(self, at: u64, last: u64) -> u64 {
+        let mine = at + u64::from(warp::lane_id());
+        // SAFETY: predicated on the share's end, which lies within the exceptions.
+        unsafe { global::load_u64_or_zero(self.exceptions + mine * ENTRY, mine < last) }
+    }
+}
+
 impl Weights for Window12 {
+    type Ahead = Share;
+
     #[inline(always)]
     unsafe fn fragments(self, unit: SharedAddr) -> Fragments {
         // SAFETY: as the caller promises.
@@ -104,49 +140,74 @@ impl Weights for Window12 {
     }
 
     #[inline(always)]
+    unsafe fn ahead<const R: usize>(self, first_unit: u32, (worker, workers): (u32, u32)) -> Share {
+        // SAFETY: as the caller promises; the share lies within the exceptions of the CTA's row blocks.
+        unsafe {
+            let (begin, end) = (self.start(first_unit), self.start(first_unit + R as u32));
+            let bound = |i: u32| begin + (end - begin) * u64::from(i) / u64::from(workers);
+            let (at, last) = (bound(worker), bound(worker + 1));
+            let entry = self.entry(at, last);
+            Share {
+                first_unit,
+                at,
+                last,
+                entry,
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn exceptions<const R: usize, const N: usize>(
         self,
+        share: Share,
         acc: &mut [[[f32; 4]; N]; R],
-        first_unit: u32,
-        units: u32,
-        (worker, workers): (u32, u32),
         first_token: u32,
         args: &GemvArgs,
     ) {
-        // SAFETY: the packer gives a start per row block and one for the end.
-        let start = |unit: u32| unsafe { global::load_u64(self.starts + u64::from(unit.min(units)) * ENTRY) };
-        // Boundaries between the row blocks of this CTA.
-        let begins: [u64; R] = core::array::from_fn(|r| start(first_unit + r as u32));
-        let (begin, end) = (begins[0], start(first_unit + R as u32));
-        let bound = |i: u32| begin + (end - begin) * u64::from(i) / u64::from(workers);
-        let (mut at, last) = (bound(worker), bound(worker + 1));
+        let Share {
+            first_unit,
+            mut at,
+            last,
+            mut entry,
+        } = share;
         let lane = warp::lane_id();
         let (g, t) = (lane / 4, lane % 4);
+        let mut turn = 0;
         while at < last {
-            // SAFETY: within the exceptions of this CTA's row blocks.
-            let entry = unsafe { global::load_u64(self.exceptions + at * ENTRY) };
-            let weight = f32::from_bits((entry as u32) << 16);
-            let (row, column) = ((entry >> 16) as u32 & 0xffff, (entry >> 32) as u32);
-            let block = begins[1..]
-                .iter()
-                .fold(0, |block, &begin| block + u32::from(at >= begin));
+            let value_and_row = warp::warp_shuffle_idx(u32::MAX, entry as u32, turn);
+            let column = warp::warp_shuffle_idx(u32::MAX, (entry >> 32) as u32, turn);
+            let weight = f32::from_bits(value_and_row << 16);
+            let row = value_and_row >> 16;
+            // The starts are read again each time, from L1: exceptions are few, and registers fewer.
+            // SAFETY: as in `ahead`.
+            let begins = |r: u32| unsafe { self.start(first_unit + r) };
+            let block = (1..R as u32).fold(0, |block, r| block + u32::from(at >= begins(r)));
+            let row_bytes = u64::from(args.k) * 2;
+            let first = first_token + 2 * t;
+            let mut address = args.x + u64::from(first) * row_bytes + u64::from(column) * 2;
             for q in 0..N {
                 for e in 0..2 {
-                    let token = first_token + (TOKEN_BLOCK * q) as u32 + 2 * t + e as u32;
-                    let address = args.x + (u64::from(token) * u64::from(args.k) + u64::from(column)) * 2;
+                    let token = first + (TOKEN_BLOCK * q) as u32 + e as u32;
                     // SAFETY: predicated on the token; the packer keeps columns below k.
-                    let x = unsafe { global::load_u16_or_zero(address, token < args.m) };
+                    let x = unsafe { global::load_u16_or_zero(address + e as u64 * row_bytes, token < args.m) };
                     let product = weight * f32::from_bits(x << 16);
                     for (r, acc) in acc.iter_mut().enumerate() {
                         for h in 0..2 {
-                            let sum = &mut acc[q][2 * h + e];
                             let mine = block == r as u32 && row == 8 * h as u32 + g;
-                            *sum = if mine { *sum + product } else { *sum };
+                            // Adding -0 changes no sum.
+                            acc[q][2 * h + e] += if mine { product } else { -0.0 };
                         }
                     }
                 }
+                address += TOKEN_BLOCK as u64 * row_bytes;
             }
             at += 1;
+            turn += 1;
+            if turn == warp::WARP_SIZE {
+                turn = 0;
+                // SAFETY: as in `ahead`.
+                entry = unsafe { self.entry(at, last) };
+            }
         }
     }
 }

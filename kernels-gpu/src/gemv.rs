@@ -155,6 +155,8 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     if ctas > 1 {
         cluster::arrive_relaxed();
     }
+    // SAFETY: the host gives the exceptions that the packer made.
+    let ahead = unsafe { format.ahead::<R>(row_tile * R as u32, (worker, workers)) };
     pdl::wait();
 
     let (g, t) = (lane / 4, lane % 4);
@@ -169,16 +171,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     let mut acc = [[[0f32; 4]; N]; R];
     // While the first weights are on their way.
     // SAFETY: x as above; the exceptions are what the packer made.
-    unsafe {
-        format.exceptions(
-            &mut acc,
-            row_tile * R as u32,
-            row_units as u32,
-            (worker, workers),
-            first_token,
-            &args,
-        )
-    };
+    unsafe { format.exceptions(ahead, &mut acc, first_token, &args) };
     let mut chunk = first;
     while chunk < last {
         // x comes from the L2 cache while the weights are still on their way.

@@ -32,13 +32,17 @@ pub struct GemvArgs {
 pub struct Window12Args {
     /// As for BF16 weights; `weights` are `window12` units.
     pub gemv: GemvArgs,
-    /// Where each row block's exceptions start, counted in exceptions: a `u64` per row block and one for the end.
+    /// Where each row block's exceptions start, counted in exceptions: a `u64` per row block, then the end, [`STARTS_AFTER`]
+    /// times, since a CTA looks at all its row blocks even where there are fewer.
     pub starts: u64,
     /// The exceptions, [`Exception`] each, row block by row block.
     pub exceptions: u64,
     /// The palette's high bytes, entry i in byte i.
     pub palette: [u32; 2],
 }
+
+/// How often the end of the exceptions stands behind the starts on the device: as many row blocks as a CTA serves at most.
+pub const STARTS_AFTER: usize = 4;
 
 /// A weight whose high exponent bits the palette lacks; its place in the unit decodes to +0.
 #[repr(C)]
@@ -198,7 +202,7 @@ macro_rules! for_each_gemv_window12 {
             gemv_window12_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
             gemv_window12_sm90_w4c2s3g1n1r2x1: 4 2 3 1 1 2 1, 5 96;
             gemv_window12_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 144;
-            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 208;
+            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 216;
         }
     };
 }
@@ -349,7 +353,7 @@ impl Gemv {
                 ("barrier.cluster.arrive", cluster_barriers),
                 ("barrier.cluster.wait", cluster_barriers),
                 ("mma.sync", tensor_ops),
-                ("shfl.sync", 0),
+                ("shfl.sync", if matches!(self.format, Format::Window12) { 2 } else { 0 }),
             ],
             tensor_cores: true,
         }
@@ -470,6 +474,11 @@ mod tests {
         for i in gemvs() {
             assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
         }
+    }
+
+    #[test]
+    fn no_cta_looks_beyond_the_starts_of_exceptions() {
+        assert!(gemvs().all(|i| i.row_blocks <= STARTS_AFTER));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 pub mod driver;
 
+use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::instances::Gemv;
+use hopper_proj::instances::{Format, Gemv};
 use hopper_proj::raw::{self, Overlap};
 use hopper_proj::{DriverChoice, Engine, EngineOptions, Projection, Result, Shape, bf16, plan, reference};
 use rand::rngs::StdRng;
@@ -81,6 +82,17 @@ impl Device {
             engine: engine.clone(),
             stream,
         }
+    }
+
+    /// Weights in a format of choice, on the device.
+    pub fn prepare(&self, format: Format, weights: &[bf16], shape: Shape) -> Projection {
+        let format = match format {
+            Format::Bf16 => PackFormat::Bf16,
+            Format::Window12 => PackFormat::Window12,
+        };
+        self.engine
+            .prepare_as(weights, shape, format)
+            .expect("weights go to the device")
     }
 
     /// `values` in device memory, behind `lead` NaNs and before others, which a kernel must not let into its results.

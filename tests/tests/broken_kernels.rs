@@ -59,6 +59,7 @@ impl Chain {
                 m: M as u32,
                 n: self.n as u32,
                 k: k as u32,
+                y_fp32: 0,
             };
             let launch = Launch {
                 grid: [instance.cluster as u32, 1],

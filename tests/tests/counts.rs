@@ -1,6 +1,10 @@
 //! What a projection moves, as the emulator counts it: weights once, x seldom, y once, no bank conflicts.
 
 use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::instances::Format;
+use hopper_proj::raw::Weights;
+use hopper_proj::weights::window12;
+use hopper_proj::{Shape, bf16};
 use hopper_proj_tests::{Device, Values, shape};
 
 /// The bytes of a sector of the L2 cache.
@@ -10,11 +14,26 @@ const SECTOR: f64 = 32.0;
 const ROWS: [(usize, f64); 3] = [(1, 0.25), (8, 0.25), (32, 0.6)];
 
 #[test]
-fn qkv_gate_reads_its_weights_once() {
+fn qkv_gate_reads_its_bf16_weights_once() {
+    reads_weights_once(Format::Bf16);
+}
+
+#[test]
+fn qkv_gate_reads_its_packed_weights_and_exceptions_once() {
+    reads_weights_once(Format::Window12);
+}
+
+/// Weights that the best palette for them lacks.
+fn exceptions_of(weights: &[bf16], shape: Shape) -> usize {
+    window12::pack(weights, shape).unwrap().exceptions().len()
+}
+
+fn reads_weights_once(format: Format) {
     let (device, mut values) = (Device::emulated(), Values::fixed(1));
     let engine = &device.engine;
     let (n, k) = (2304, 8192);
-    let projection = engine.prepare(&values.bf16(n * k), shape(n, k)).unwrap();
+    let weights_in = values.bf16(n * k);
+    let projection = device.prepare(format, &weights_in, shape(n, k));
     for (m, most) in ROWS {
         let x = engine.upload(&values.bf16(m * k)).unwrap();
         let mut y = DeviceBuffer::from_slice(&vec![0u16; m * n]).unwrap();
@@ -25,8 +44,16 @@ fn qkv_gate_reads_its_weights_once() {
         let traffic = |base: u64| counters.traffic.get(&base).copied().unwrap_or_default();
 
         let weights = traffic(projection.pointer());
-        assert_eq!(weights.read_bytes as usize, projection.bytes(), "m = {m}");
-        assert_eq!(projection.bytes(), n * k * 2);
+        assert_eq!(weights.read_bytes as usize, projection.unit_bytes(), "m = {m}");
+        assert_eq!(projection.unit_bytes(), n / 16 * (k / 64) * format.unit_bytes());
+        let mut buffers = 3;
+        if let Weights::Window12 { starts, exceptions, .. } = projection.weights() {
+            let found = exceptions_of(&weights_in, shape(n, k));
+            assert!(found > 0, "the weights have exceptions to count");
+            assert_eq!(traffic(exceptions).read_bytes as usize, found * 8, "m = {m}");
+            assert!(traffic(starts).read_bytes > 0, "m = {m}");
+            buffers += 2;
+        }
         assert_eq!(weights.written_bytes, 0, "m = {m}");
 
         let activations = traffic(x.as_device_ptr().as_raw());
@@ -43,15 +70,19 @@ fn qkv_gate_reads_its_weights_once() {
         let results = traffic(y.as_device_ptr().as_raw());
         assert_eq!(results.written_bytes as usize, m * n * 2, "m = {m}");
         assert_eq!(results.read_bytes, 0, "m = {m}");
-        assert_eq!(counters.traffic.len(), 3, "m = {m}: buffers touched");
+        assert_eq!(counters.traffic.len(), buffers, "m = {m}: buffers touched");
 
         let (loads, stores) = (counters.load_conflicts, counters.store_conflicts);
         println!("m = {m}: bank conflicts: {loads} extra passes of loads, {stores} of stores");
         assert_eq!((loads, stores), (0, 0), "m = {m}: bank conflicts");
 
-        // One 16-byte fragment per lane and step, and one tensor-core instruction per fragment and block of 8 tokens.
-        let fragments = (projection.bytes() / 512) as u64;
-        assert_eq!(counters.count("ld.shared.v4"), fragments, "m = {m}");
+        // 16 bytes per lane and load, and one tensor-core instruction per step of a unit and block of 8 tokens.
+        let fragments = (n / 16 * (k / 64) * 4) as u64;
+        assert_eq!(
+            counters.count("ld.shared.v4"),
+            (projection.unit_bytes() / 512) as u64,
+            "m = {m}"
+        );
         assert_eq!(counters.count("mma.sync"), fragments * m.div_ceil(8) as u64, "m = {m}");
     }
 }

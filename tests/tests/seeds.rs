@@ -1,7 +1,7 @@
 //! Equal calls give equal bits, whatever the interleaving of warps, CTAs and copies.
 
 use hopper_proj::DriverInUse;
-use hopper_proj::instances::{GEMV_BF16, Gemv};
+use hopper_proj::instances::{Gemv, gemvs};
 use hopper_proj_tests::{Device, Values, bits, check, lead, shape};
 
 const SEEDS: u64 = 20;
@@ -21,11 +21,11 @@ fn twenty_seeds_agree_bit_for_bit() {
     if !emulated {
         println!("a GPU has no seeds: calls are repeated instead");
     }
-    for instance in GEMV_BF16 {
+    for instance in gemvs() {
         let (n, k, m) = small(instance);
         let shape = shape(n, k);
         let (w, x) = (values.bf16(n * k), values.bf16(m * k));
-        let projection = device.engine.prepare(&w, shape).unwrap();
+        let projection = device.prepare(instance.format, &w, shape);
         let run = |seed| {
             hopper_cuda_driver::emulated::set_seed(seed);
             let y = device.project(Some(instance), &projection, (&x, lead(instance)), m);

@@ -46,6 +46,21 @@ pub unsafe fn load_u64(address: u64) -> u64 {
     value
 }
 
+/// `ld.global.b64` where `live`, zero elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 8 and its 8 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_u64_or_zero(address: u64, live: bool) -> u64 {
+    let value: u64;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b64 {0}, 0; @p ld.global.b64 {0}, [{1}]; }}",
+            out(reg64) value, in(reg64) address, in(reg32) u32::from(live), options(readonly, nostack))
+    };
+    value
+}
+
 /// `st.global.b16`.
 ///
 /// # Safety

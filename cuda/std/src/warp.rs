@@ -11,6 +11,8 @@ unsafe extern "unadjusted" {
     fn bar_warp_sync(mask: u32);
     #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
     fn shfl_sync_bfly(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_sync_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
 }
 
 /// The thread's lane in its warp, for a one-dimensional CTA.
@@ -37,4 +39,11 @@ pub fn sync_warp(mask: u32) {
 pub fn warp_shuffle_xor(mask: u32, value: u32, lane_mask: u32) -> u32 {
     // SAFETY: convergent; every lane of `mask` calls it.
     unsafe { shfl_sync_bfly(mask, value, lane_mask, 31) }
+}
+
+/// `shfl.sync.idx.b32`: the value of lane `idx`.
+#[inline(always)]
+pub fn warp_shuffle_idx(mask: u32, value: u32, idx: u32) -> u32 {
+    // SAFETY: convergent; every lane of `mask` calls it.
+    unsafe { shfl_sync_idx(mask, value, idx, 31) }
 }
