@@ -1,9 +1,11 @@
-//! How fast weights are packed and unpacked: bytes of BF16 per second.
+//! How fast weights and whole files are packed and unpacked: bytes of BF16 per second. Files are flushed to the disk, whose speed
+//! is part of theirs.
 //!
 //! `cargo bench --package hopper-proj --bench window12`; `RAYON_NUM_THREADS` sets the number of threads.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
+use hopper_proj::convert::{self, PackOptions};
 use hopper_proj::weights::window12::{self, Histogram};
 use hopper_proj::{Shape, bf16};
 
@@ -79,4 +81,30 @@ fn validate(bencher: Bencher, rarity: Option<usize>) {
         .bench_local_values(|(shape, palette, units, starts, exceptions)| {
             window12::Packed::new(shape, palette, units, starts, exceptions).expect("valid")
         });
+}
+
+/// A folder with a file `in` of one matrix.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("in");
+    hopper_proj::checkpoint::write_bf16(&path, "w", shape().n(), shape().k(), &weights(None)).expect("written");
+    folder
+}
+
+#[divan::bench(sample_count = 10)]
+fn pack_file(bencher: Bencher) {
+    let folder = folder();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    let pack = || convert::pack(&input, &output, &PackOptions::default(), &mut |_| {}).expect("packed");
+    bencher.counter(bytes()).bench_local(pack);
+}
+
+#[divan::bench(sample_count = 10)]
+fn unpack_file(bencher: Bencher) {
+    let folder = folder();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    convert::pack(&input, &output, &PackOptions::default(), &mut |_| {}).expect("packed");
+    bencher
+        .counter(bytes())
+        .bench_local(|| convert::unpack(&output, &input, &mut |_| {}).expect("unpacked"));
 }

@@ -15,6 +15,8 @@ use std::path::Path;
 /// Bytes of the length ahead of the header, and what the data's start is aligned to.
 const WORD: usize = 8;
 const METADATA: &str = "__metadata__";
+/// Bytes that a header may have, as the crate has it.
+const MOST: u64 = 100_000_000;
 
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<memmap2::Mmap> {
@@ -56,6 +58,9 @@ impl Header {
     pub(crate) fn read(file: &[u8]) -> Result<(Self, &[u8]), String> {
         let (length, rest) = file.split_first_chunk::<WORD>().ok_or("it is shorter than 8 bytes")?;
         let length = u64::from_le_bytes(*length);
+        if length > MOST {
+            return Err(format!("its header is said to have {length} bytes, more than {MOST}"));
+        }
         let (json, data) = usize::try_from(length)
             .ok()
             .and_then(|length| rest.split_at_checked(length))
@@ -274,7 +279,8 @@ mod tests {
         let one = |offsets: &str| format!(r#"{{"a":{{"dtype":"U8","shape":[2],"data_offsets":{offsets}}}}}"#);
         let cases = [
             (vec![0; 7], "shorter"),
-            (vec![0xff; 8], "more than there are"),
+            (vec![0xff; 8], "more than 100000000"),
+            (vec![1, 0, 0, 0, 0, 0, 0, 0], "more than there are"),
             (file("[]", 0), "header is wrong"),
             (file(&one("[0,3]"), 2), "bytes 0..3 of 2"),
             (file(&one("[2,0]"), 2), "bytes 2..0 of 2"),
