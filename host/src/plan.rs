@@ -217,6 +217,9 @@ fn cheapest(request: &Request) -> Result<&'static Gemv> {
 
 /// Why an instance cannot serve a request, if it cannot.
 fn unfit(instance: &Gemv, request: &Request) -> Option<&'static str> {
+    if !GEMV_BF16.contains(instance) {
+        return Some("is no kernel of this build");
+    }
     (instance.x_values >= WIDE_X && !request.x_aligned)
         .then_some("loads x in 16-byte pieces, and these rows of x are not aligned to them")
 }

@@ -43,6 +43,18 @@ fn measured_rows_stand_in_rising_order_once_each() {
 }
 
 #[test]
+fn an_instance_that_is_not_compiled_is_refused() {
+    static MADE_UP: Gemv = Gemv {
+        row_blocks: 0,
+        cluster: 0,
+        token_blocks: 0,
+        ..GEMV_BF16[0]
+    };
+    let err = plan_with(&MADE_UP, &request(16, 64, 1)).unwrap_err();
+    assert!(err.to_string().contains("is no kernel of this build"), "{err}");
+}
+
+#[test]
 fn every_muse_case_is_measured() {
     for case in Suite::Muse.cases().unwrap() {
         assert!(
