@@ -124,7 +124,9 @@ impl Engine {
     /// A new stream in the engine's context.
     pub fn stream(&self) -> Result<Stream> {
         self.inner.check_current()?;
-        Stream::new(StreamFlags::NON_BLOCKING, None).map_err(|err| cust_error("create a stream", err))
+        // `upload`, `zeroed`, `prepare` and `download` work on the default stream: only streams that wait for it, and it for them,
+        // find the bytes in place. `cust` makes no others, whatever it is asked for.
+        Stream::new(StreamFlags::DEFAULT, None).map_err(|err| cust_error("create a stream", err))
     }
 
     /// Waits until a stream has run dry. A failure of anything launched on it arrives here, on the emulator with the full story.
@@ -213,6 +215,9 @@ impl Engine {
     /// Neither blocks, allocates, synchronises nor changes the current context, so it can be captured into a graph. The
     /// launch may start before the kernel ahead of it on the stream has ended, and streams in weights meanwhile; it reads
     /// `x` and writes `y` after. `m = 0` does nothing.
+    ///
+    /// A slice that `cust` cuts out of a buffer (`DeviceBuffer::index`) does not keep the buffer: do not drop the buffer while slices of
+    /// it are in use.
     pub fn project(
         &self,
         projection: &Projection,
@@ -293,7 +298,8 @@ impl Engine {
         self.inner.check_current()?;
         let operands = (x.as_device_ptr().as_raw(), projection.weights(), y);
         // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch; 2. lengths were
-        // checked, the borrows keep the buffers alive up to here, and freeing device memory waits for work that uses it;
+        // checked, the slices are of live buffers up to here, as the documentation asks where no borrow does, and freeing device
+        // memory waits for work that uses it;
         // 3. only `prepare` and its kin write packed weights, by copies that have ended.
         unsafe {
             self.inner
@@ -331,7 +337,8 @@ impl Engine {
 
     /// CTAs of a reader's launch: as many as the device holds at a time.
     pub fn floor_ctas(&self, floor: &Floor) -> u32 {
-        self.inner.info.multiprocessors * floor.min_ctas as u32
+        let each = u32::try_from(floor.min_ctas).unwrap_or(u32::MAX);
+        self.inner.info.multiprocessors.saturating_mul(each)
     }
 
     /// On the emulated device, what the launches of the engine's context were counted to have done since the last call; `None` on a GPU,

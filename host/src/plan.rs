@@ -243,6 +243,9 @@ fn unfit(instance: &Gemv, request: &Request) -> Option<&'static str> {
     if instance.format != request.format {
         return Some("reads weights of another format");
     }
+    if !request.format.gemvs().contains(instance) {
+        return Some("is no kernel of this build");
+    }
     (instance.x_values >= WIDE_X && !request.x_aligned)
         .then_some("loads x in 16-byte pieces, and these rows of x are not aligned to them")
 }

@@ -54,6 +54,18 @@ fn measured_rows_stand_in_rising_order_once_each() {
 }
 
 #[test]
+fn an_instance_that_is_not_compiled_is_refused() {
+    static MADE_UP: Gemv = Gemv {
+        row_blocks: 0,
+        cluster: 0,
+        token_blocks: 0,
+        ..Format::Bf16.gemvs()[0]
+    };
+    let err = plan_with(&MADE_UP, &request(16, 64, 1)).unwrap_err();
+    assert!(err.to_string().contains("is no kernel of this build"), "{err}");
+}
+
+#[test]
 fn every_muse_case_is_measured() {
     for case in Suite::Muse.cases().unwrap() {
         assert!(
@@ -113,6 +125,7 @@ fn small_k_takes_few_slices() {
         for m in [1, 16, 32] {
             let (n, groups) = (8192, k.div_ceil(64));
             let aligned = Request {
+                format: Format::Bf16,
                 shape: Shape::new(n, k).unwrap(),
                 m,
                 x_aligned: true,
@@ -125,8 +138,11 @@ fn small_k_takes_few_slices() {
 
 proptest! {
     #[test]
-    fn any_shape_gets_a_legal_launch(n in 1usize..40_000, k in 1usize..40_000, m in 1usize..2_000, x in 0u64..64) {
-        let request = Request::new(Shape::new(n, k).unwrap(), m, x * 2);
+    fn any_shape_gets_a_legal_launch(
+        packed: bool, n in 1usize..40_000, k in 1usize..40_000, m in 1usize..2_000, x in 0u64..64
+    ) {
+        let format = if packed { Format::Window12 } else { Format::Bf16 };
+        let request = Request::new(format, Shape::new(n, k).unwrap(), m, x * 2);
         let plan = plan(&request).unwrap().unwrap();
         let instance = plan.instance;
         prop_assert_eq!(unfit(instance, &request), None);

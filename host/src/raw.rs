@@ -89,7 +89,6 @@ pub enum Overlap {
 
 /// Packed weights in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Weights {
     /// The [packed](crate::weights::bf16) form of BF16 values.
     Bf16 {
@@ -129,7 +128,6 @@ impl Weights {
 
 /// Where the result goes, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Output {
     /// BF16 values, rounded to nearest even.
     Bf16(CUdeviceptr),

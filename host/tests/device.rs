@@ -54,6 +54,29 @@ fn slices_of_buffers_and_unaligned_x_work() {
     assert!(reference::relative_error(&engine.download(&y).unwrap(), &expected) <= reference::TOLERANCE);
 }
 
+/// A thread of a pool that waits for a launch must not take up another launch meanwhile: it would wait for itself.
+#[test]
+fn launches_come_from_all_threads_of_a_pool() {
+    let engine = engine();
+    let shape = Shape::new(2048, 64).unwrap();
+    let projection = engine.prepare(&values(2048 * 64), shape).unwrap();
+    let x = engine.upload(&values(64)).unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+    for _ in 0..8 {
+        pool.scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|_| {
+                    engine.make_current().unwrap();
+                    let stream = engine.stream().unwrap();
+                    let mut y = engine.upload(&vec![bf16::NAN; 2048]).unwrap();
+                    engine.project(&projection, &x, 1, &mut y, &stream).unwrap();
+                    engine.synchronize(&stream).unwrap();
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn arguments_are_checked() {
     let engine = engine();

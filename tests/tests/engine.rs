@@ -4,7 +4,7 @@ use hopper_proj::checkpoint::{Cast, Checkpoint};
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
 use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::instances::GEMV_BF16;
-use hopper_proj::raw::{Kernels, Overlap};
+use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
 use hopper_proj::{DriverInUse, Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
 use hopper_proj_tests::driver::{self, OwnContext};
 use hopper_proj_tests::{Device, POISON, Values, bits, check, shape};
@@ -209,7 +209,8 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     let (packed, x_there, y_there) = (upload(&packed), upload(&x), poisoned(m * 40));
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let address = |buffer: &DeviceBuffer<u16>| buffer.as_device_ptr().as_raw();
-    let pointers = (address(&x_there), address(&packed), address(&y_there));
+    let operands = |x: u64, units: u64, y: u64| (x, Weights::Bf16 { units }, Output::Bf16(y));
+    let pointers = operands(address(&x_there), address(&packed), address(&y_there));
     for overlap in [Overlap::None, Overlap::Programmatic] {
         // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need.
         unsafe { kernels.project(pointers, shape, m, stream.as_inner(), overlap) }.unwrap();
@@ -224,12 +225,18 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     check(&y, &x, &w, shape, m).unwrap();
     assert_eq!(driver::current(), current);
     for (pointers, words) in [
-        ((address(&x_there) + 1, address(&packed), address(&y_there)), "x is"),
         (
-            (address(&x_there), address(&packed) + 8, address(&y_there)),
+            operands(address(&x_there) + 1, address(&packed), address(&y_there)),
+            "x is",
+        ),
+        (
+            operands(address(&x_there), address(&packed) + 8, address(&y_there)),
             "the packed weights is",
         ),
-        ((address(&x_there), address(&packed), address(&y_there) + 1), "y is"),
+        (
+            operands(address(&x_there), address(&packed), address(&y_there) + 1),
+            "y is",
+        ),
     ] {
         // SAFETY: refused before anything is launched.
         let err = unsafe { kernels.project(pointers, shape, m, stream.as_inner(), Overlap::None) }.unwrap_err();

@@ -67,9 +67,9 @@ fn what_is_not_there_yet_says_what_is() {
         "--out",
         "y",
         "--format",
-        "window12",
+        "nvfp4",
     ]);
-    assert!(line.contains("window12") && line.contains("bf16"), "{line}");
+    assert!(line.contains("nvfp4") && line.contains("window12"), "{line}");
     let line = error_line(&["bench", "--mode", "chain"]);
     assert!(line.contains("chain") && line.contains("pdl"), "{line}");
     let line = error_line(&["bench", "--plot", "p.svg"]);

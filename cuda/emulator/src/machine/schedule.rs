@@ -1,7 +1,7 @@
 //! Who runs when: one interleaving picked by a seed, or clusters on all cores.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use super::Env;
 use super::cluster::{Cluster, Turn};
@@ -51,12 +51,18 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
     match seed {
         Some(seed) => Worker::new(env, &next, &totals).run_seeded(seed),
         None => {
-            let workers = (rayon::current_num_threads() as u64).min(env.clusters());
+            let workers = env.clusters().min(cores());
             let share = resident(env).div_ceil(workers as usize);
-            rayon::scope(|scope| {
-                for _ in 0..workers {
-                    scope.spawn(|_| Worker::new(env, &next, &totals).run_freely(share));
+            let work = || Worker::new(env, &next, &totals).run_freely(share);
+            // Threads of its own: one of a pool that waited for the others would take up whatever else the pool has to do, perhaps
+            // another launch of a caller who holds a lock over this one. Where no more threads are to be had, fewer do.
+            std::thread::scope(|scope| {
+                for _ in 1..workers {
+                    if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                        break;
+                    }
                 }
+                work();
             });
         }
     }
@@ -65,6 +71,12 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
         Some((_, fault)) => Err(fault),
         None => Ok(totals.counters(env)),
     }
+}
+
+/// Threads that the host runs at once.
+fn cores() -> u64 {
+    static CORES: OnceLock<u64> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get() as u64))
 }
 
 /// Clusters that the device could hold at once.
