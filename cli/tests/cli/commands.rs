@@ -1,6 +1,6 @@
 //! Whole runs on the emulated device.
 
-use crate::common::{Tensor, hopper_proj, read, write};
+use crate::common::{Tensor, error_line, hopper_proj, read, write};
 use serde_json::Value;
 
 fn stdout(args: &[&str]) -> String {
@@ -111,6 +111,71 @@ fn project_computes_whole_matrices_and_slices() {
         "3",
     ]);
     assert_eq!(read(out), (vec![3, 20], expected(0..20, 7..40, 72, 3)));
+}
+
+#[test]
+fn packed_weights_project_whole_and_in_slices_of_any_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (packed, out) = (name("packed"), name("y"));
+    let w = write(
+        folder.path(),
+        "w",
+        &[
+            Tensor::bf16("a", [1, 1], weight),
+            Tensor::bf16("layer", [40, 72], weight),
+        ],
+    );
+    let x = write(folder.path(), "x", &[Tensor::bf16("x", [3, 72], x_value)]);
+    let alone = name("alone");
+    stdout(&["pack", &w, &packed, "--format", "window12", "--only", "^layer$"]);
+    let one = write(folder.path(), "one", &[Tensor::bf16("layer", [40, 72], weight)]);
+    stdout(&["pack", &one, &alone, "--format", "window12"]);
+    let named = format!("{packed}:layer");
+    for (weights, rows, format, kernel) in [
+        (&named, None, "auto", "gemv_window12_sm90_"),
+        (&alone, None, "window12", "gemv_window12_sm90_"),
+        (&named, Some(16..40), "auto", "gemv_window12_sm90_"),
+        (&named, Some(3..21), "window12", "gemv_window12_sm90_"),
+        (&named, Some(3..21), "bf16", "gemv_bf16_sm90_"),
+        (&format!("{w}:layer"), Some(3..21), "window12", "gemv_window12_sm90_"),
+    ] {
+        let range = rows.clone().unwrap_or(0..40);
+        let bounds = format!("{}..{}", range.start, range.end);
+        let mut args = vec![
+            "project",
+            "--weights",
+            weights,
+            "--x",
+            &x,
+            "--out",
+            &out,
+            "--format",
+            format,
+        ];
+        if rows.is_some() {
+            args.extend(["--rows", &bounds]);
+        }
+        let text = stdout(&args);
+        assert!(text.contains(kernel), "{args:?}: {text}");
+        assert_eq!(
+            read(&out),
+            (vec![3, range.len()], expected(range, 0..72, 72, 3)),
+            "{args:?}"
+        );
+    }
+    let line = error_line(&[
+        "project",
+        "--weights",
+        &named,
+        "--x",
+        &x,
+        "--out",
+        &out,
+        "--rows",
+        "3..41",
+    ]);
+    assert!(line.contains("3..41"), "{line}");
 }
 
 #[test]
