@@ -1,7 +1,7 @@
 //! The shipped kernels with one step taken out of their PTX: every step is needed, and the emulator says so.
 
 use hopper_cuda_driver::{Choice, emulated, select};
-use hopper_proj::instances::{GEMV_BF16, Gemv, GemvArgs};
+use hopper_proj::instances::{FLOOR_READ, Floor, FloorArgs, GEMV_BF16, Gemv, GemvArgs};
 use hopper_proj::{bf16, plan, weights};
 use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
 use hopper_proj_tests::{Values, bits, check, shape, shipped};
@@ -211,5 +211,68 @@ fn no_ordering_statement_of_any_instance_can_go() {
             }
         }
         assert!(tried >= 3 * instance.stages, "{}: {tried} statements", instance.name);
+    }
+}
+
+/// Runs a reader of this text over more chunks than its ring has stages, in a new context, and once more right behind; the code and the
+/// story where it fails.
+fn read(floor: &'static Floor, ptx: &str, seed: Option<u64>) -> Result<(), (u32, String)> {
+    let _context = OwnContext::new();
+    emulated::set_seed(seed);
+    let function = Module::load(ptx).function(floor.name);
+    let bytes = (2 * floor.stages + 1) * floor.chunk_bytes();
+    let args = FloorArgs {
+        data: driver::memory(&vec![1; bytes]),
+        bytes: bytes as u64,
+        out: driver::memory(&vec![0; floor.warps * 4]),
+    };
+    let launch = Launch {
+        grid: [1, 1],
+        threads: floor.threads() as u32,
+        cluster: 1,
+        shared: floor.shared_bytes() as u32,
+        overlaps: true,
+    };
+    for _ in 0..2 {
+        // SAFETY: every reader takes `FloorArgs`.
+        match unsafe { launch.run(function, &args) } {
+            0 => {}
+            code => return Err((code, emulated::last_fault().unwrap_or_default())),
+        }
+    }
+    match driver::synchronize() {
+        0 => Ok(()),
+        code => Err((code, emulated::last_fault().unwrap_or_default())),
+    }
+}
+
+#[test]
+fn no_ordering_statement_of_any_reader_can_go() {
+    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
+    for floor in FLOOR_READ {
+        let whole = shipped(&[floor.name]);
+        for mnemonic in [
+            "mbarrier.init",
+            "mbarrier.arrive.expect_tx",
+            "cp.async.bulk",
+            "griddepcontrol.wait",
+            "bar.sync",
+        ] {
+            for which in 0..whole.matches(mnemonic).count() {
+                let ptx = without(&whole, mnemonic, which as isize);
+                for seed in SEEDS {
+                    read(floor, &whole, seed).unwrap();
+                    let step = format!("{} without `{mnemonic}` number {which}, seed {seed:?}", floor.name);
+                    let Err((code, story)) = read(floor, &ptx, seed) else {
+                        panic!("{step} runs, and nobody complains");
+                    };
+                    assert!(
+                        [LAUNCH_FAILED, LAUNCH_TIMEOUT].contains(&code) && story.contains(floor.name),
+                        "{step}: {} {story}",
+                        driver::name(code)
+                    );
+                }
+            }
+        }
     }
 }

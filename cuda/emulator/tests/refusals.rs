@@ -355,7 +355,7 @@ fn misused_mbarriers() {
 }
 
 #[test]
-fn reads_before_the_launch_before_has_finished() {
+fn accesses_before_the_launch_before_has_finished() {
     let write = kernel("st.global.u32 [%out], 7; st.global.u32 [%out+8], 7;");
     let read = |body: &str| kernel(&format!("mov.u32 %r1, 0; {body}"));
     let (memory, writer) = (memory(), module(&write));
@@ -366,10 +366,15 @@ fn reads_before_the_launch_before_has_finished() {
         run.overlaps = overlap.then_some(id);
         run.on(&module(&read(body)), &memory)
     };
-    let early = |body: &str| match then(body, true) {
-        Err(Error::Fault(fault)) => assert_eq!(fault.kind, FaultKind::EarlyDependentRead, "{fault}"),
+    let refused = |kind: FaultKind, body: &str| match then(body, true) {
+        Err(Error::Fault(fault)) => assert_eq!(fault.kind, kind, "{fault}"),
         other => panic!("{body}: {other:?}"),
     };
+    let early = |body: &str| refused(FaultKind::EarlyDependentRead, body);
+    refused(FaultKind::EarlyDependentWrite, "st.global.u32 [%out+8], 1;");
+    then("st.global.u32 [%out+4], 1;", true).unwrap();
+    then("st.global.u32 [%out+8], 1;", false).unwrap();
+    then("griddepcontrol.wait; st.global.u32 [%out+8], 1;", true).unwrap();
     early("ld.global.u32 %r1, [%out];");
     early("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%out];");
     early("atom.global.add.u32 %r1, [%out], 1;");

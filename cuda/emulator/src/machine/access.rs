@@ -61,7 +61,7 @@ impl Cluster<'_> {
                 Space::Generic | Space::Global => {
                     let places = self.places(&addresses, mask, total)?;
                     for lane in lanes(mask) {
-                        self.check_early(w, lane, places[lane], total)?;
+                        self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
                         let allocation = self.view.allocation(places[lane]);
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             let at = places[lane].at + u64::from(access.bytes) * i as u64;
@@ -135,6 +135,7 @@ impl Cluster<'_> {
                 Space::Generic | Space::Global => {
                     let places = self.places(&addresses, mask, total)?;
                     for lane in lanes(mask) {
+                        self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentWrite)?;
                         self.publish(w, addresses[lane] & !3, access.order, false);
                         let allocation = self.view.allocation(places[lane]);
                         allocation.note_writer(places[lane].at, total, self.env.id);
@@ -197,7 +198,7 @@ impl Cluster<'_> {
             let global = matches!(space, Space::Generic | Space::Global);
             if global {
                 for lane in lanes(mask) {
-                    self.check_early(w, lane, places[lane], total)?;
+                    self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
                     self.view
                         .allocation(places[lane])
                         .note_writer(places[lane].at, total, self.env.id);

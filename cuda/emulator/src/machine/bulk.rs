@@ -83,14 +83,17 @@ impl Cluster<'_> {
                     self.shared_target(w, lane, (bulk.to.space, to[lane]), bytes, barrier, ranks, site)?
                 }
                 None => match self.view.find(to[lane], bytes) {
-                    Some(place) => Target::Global(place),
+                    Some(place) => {
+                        self.check_early(w, lane, place, bytes, FaultKind::EarlyDependentWrite)?;
+                        Target::Global(place)
+                    }
                     None => return Err(self.outside_global(lane, to[lane], bytes)),
                 },
             };
             let source = match bulk.from.space {
                 Space::Global | Space::Generic => match self.view.find(from[lane], bytes) {
                     Some(place) => {
-                        self.check_early(w, lane, place, bytes)?;
+                        self.check_early(w, lane, place, bytes, FaultKind::EarlyDependentRead)?;
                         Source::Global(place)
                     }
                     None => return Err(self.outside_global(lane, from[lane], bytes)),

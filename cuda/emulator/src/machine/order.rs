@@ -149,13 +149,14 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether a warp may read these bytes of global memory, or an unfinished launch has written them.
+    /// Whether a warp may read or write these bytes of global memory, or an unfinished launch has written them.
     pub(super) fn check_early(
         &self,
         w: usize,
         lane: usize,
         place: super::global::Place,
         bytes: u64,
+        kind: FaultKind,
     ) -> Result<(), Box<Trouble>> {
         let waited = self.warps[w].clock.get(WAITED) != 0;
         let unfinished = self.env.early.unfinished(waited);
@@ -178,6 +179,6 @@ impl Cluster<'_> {
                  `griddepcontrol.wait` first"
             )
         };
-        Err(trouble(FaultKind::EarlyDependentRead, lane, detail))
+        Err(trouble(kind, lane, detail))
     }
 }
