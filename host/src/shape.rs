@@ -30,6 +30,16 @@ impl Shape {
         self.k as usize
     }
 
+    /// `rows × cols` values, where there is memory for them.
+    pub(crate) fn filled<T: Clone>(what: &'static str, rows: usize, cols: usize, value: T) -> Result<Vec<T>> {
+        let len = Self::area(what, rows, cols)?;
+        let mut out = Vec::new();
+        out.try_reserve_exact(len)
+            .map_err(|_| Error::TooLarge { what, rows, cols })?;
+        out.resize(len, value);
+        Ok(out)
+    }
+
     /// Elements of `[rows, cols]`, where that fits a `usize`.
     pub(crate) fn area(what: &'static str, rows: usize, cols: usize) -> Result<usize> {
         rows.checked_mul(cols)

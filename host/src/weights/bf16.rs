@@ -28,8 +28,13 @@ pub fn packed_len(shape: Shape) -> Result<usize> {
 pub fn pack(weights: &[bf16], shape: Shape) -> Result<Vec<bf16>> {
     let (n, k) = (shape.n(), shape.k());
     Shape::check_len("the weights", weights.len(), n, k)?;
-    let mut packed = vec![bf16::ZERO; packed_len(shape)?];
-    let groups = units(n, k).1;
+    let (row_blocks, groups) = units(n, k);
+    let mut packed = Shape::filled(
+        "the packed weights",
+        row_blocks * UNIT_ROWS,
+        groups * UNIT_K,
+        bf16::ZERO,
+    )?;
     packed
         .par_chunks_exact_mut(groups * UNIT_WEIGHTS)
         .zip(weights.par_chunks(UNIT_ROWS * k))

@@ -168,7 +168,7 @@ pub fn pack_with(weights: &[bf16], shape: Shape, palette: [u8; PALETTE]) -> Resu
     fault::validate_palette(&palette)?;
     packed_bytes(shape, 0)?;
     let encoder = Encoder::new(Source::bf16(weights), shape, palette);
-    let mut units = vec![0; encoder.units() * WINDOW12_UNIT_BYTES];
+    let mut units = Shape::filled("the packed weights", encoder.units(), WINDOW12_UNIT_BYTES, 0)?;
     let mut encoded = encoder.encode(0, &mut units);
     encoded.starts.push(encoded.exceptions.len() as u64);
     Ok(Packed {
@@ -184,7 +184,7 @@ pub fn pack_with(weights: &[bf16], shape: Shape, palette: [u8; PALETTE]) -> Resu
 pub fn unpack(packed: &Packed<'_>) -> Result<Vec<bf16>> {
     let (n, k) = (packed.shape.n(), packed.shape.k());
     let groups = units(n, k).1;
-    let mut weights = vec![bf16::ZERO; Shape::area("the weights", n, k)?];
+    let mut weights = Shape::filled("the weights", n, k, bf16::ZERO)?;
     let rows: &mut [u16] = bytemuck::cast_slice_mut(&mut weights);
     rows.par_chunks_mut(kernels_gpu::layout::UNIT_ROWS * k)
         .enumerate()
