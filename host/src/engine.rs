@@ -28,6 +28,7 @@ pub struct EngineOptions {
     /// Which of the driver's devices.
     pub ordinal: u32,
     /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and fault by fault.
+    /// It belongs to the device's context, which the engines of a process share: the last one given counts for all.
     pub seed: Option<u64>,
 }
 
@@ -136,13 +137,14 @@ impl Engine {
             .map_err(|err| cust_error("wait for the stream", err))
     }
 
-    /// Copies BF16 values into device memory, as their bit patterns.
+    /// Copies BF16 values into device memory, as their bit patterns. The buffer must go before the engine's last clone does: the memory
+    /// is the context's.
     pub fn upload(&self, values: &[bf16]) -> Result<DeviceBuffer<u16>> {
         self.inner.check_current()?;
         DeviceBuffer::from_slice(bytemuck::cast_slice(values)).map_err(|err| cust_error("upload values", err))
     }
 
-    /// A buffer of zeros in device memory.
+    /// A buffer of zeros in device memory. It must go before the engine's last clone does, as with [`Engine::upload`].
     pub fn zeroed(&self, len: usize) -> Result<DeviceBuffer<u32>> {
         self.inner.check_current()?;
         DeviceBuffer::zeroed(len).map_err(|err| cust_error("allocate device memory", err))
