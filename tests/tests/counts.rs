@@ -13,14 +13,12 @@ const SECTOR: f64 = 32.0;
 /// Tokens, and the most that sectors of x may come to beside the weights.
 const ROWS: [(usize, f64); 3] = [(1, 0.25), (8, 0.25), (32, 0.6)];
 
+/// One test, since engines share a context and with it the counters.
 #[test]
-fn qkv_gate_reads_its_bf16_weights_once() {
-    reads_weights_once(Format::Bf16);
-}
-
-#[test]
-fn qkv_gate_reads_its_packed_weights_and_exceptions_once() {
-    reads_weights_once(Format::Window12);
+fn qkv_gate_reads_its_weights_and_exceptions_once() {
+    for format in [Format::Bf16, Format::Window12] {
+        reads_weights_once(format);
+    }
 }
 
 /// Weights that the best palette for them lacks.
