@@ -18,6 +18,7 @@ mod operand;
 mod parts;
 mod predicate;
 mod sync;
+mod wgmma;
 
 use std::collections::HashMap;
 
@@ -45,6 +46,7 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     atomic::RULES,
     bulk::RULES,
     sync::RULES,
+    wgmma::RULES,
 ];
 
 /// Most registers of one kernel; every warp has room for all of them.
@@ -134,6 +136,7 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
             line: source.line,
             text: source.text.clone(),
             opcode: source.opcode.join(".").into(),
+            matrix_registers: Box::default(),
         });
         lowered.push(layout::Lowered { ops, guard, site });
     }
@@ -147,8 +150,10 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
         line: entry.body.last().map_or(entry.line, |source| source.line),
         text: "(end of the kernel)".into(),
         opcode: "exit".into(),
+        matrix_registers: Box::default(),
     });
     layout::lay_out(lowered, &mut program);
+    decoder.note_matrix_registers(entry, &mut program);
     program.registers = decoder.registers;
     program.predicates = decoder.predicates;
     program.constants = decoder.constants;

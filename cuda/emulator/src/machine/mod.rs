@@ -8,7 +8,9 @@ mod clock;
 mod cluster;
 mod collective;
 mod cta;
+mod descriptor;
 mod global;
+mod held;
 mod mbarrier;
 mod order;
 mod report;
@@ -17,6 +19,8 @@ mod shadow;
 mod shared;
 mod special;
 mod warp;
+mod warpgroup;
+mod wgmma;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
