@@ -12,12 +12,14 @@ mod integer;
 mod lanes;
 mod layout;
 mod logic;
+mod matrices;
 mod memory;
 mod moves;
 mod operand;
 mod parts;
 mod predicate;
 mod sync;
+mod tensor;
 
 use std::collections::HashMap;
 
@@ -44,6 +46,7 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     memory::RULES,
     atomic::RULES,
     bulk::RULES,
+    matrices::RULES,
     sync::RULES,
 ];
 

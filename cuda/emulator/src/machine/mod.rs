@@ -9,6 +9,7 @@ mod cluster;
 mod collective;
 mod cta;
 mod global;
+mod matrices;
 mod mbarrier;
 mod order;
 mod report;
@@ -16,6 +17,7 @@ mod schedule;
 mod shadow;
 mod shared;
 mod special;
+mod tensor;
 mod warp;
 
 use std::sync::Arc;
