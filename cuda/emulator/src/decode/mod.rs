@@ -20,6 +20,7 @@ mod parts;
 mod predicate;
 mod sync;
 mod tensor;
+mod wgmma;
 
 use std::collections::HashMap;
 
@@ -48,6 +49,7 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     bulk::RULES,
     matrices::RULES,
     sync::RULES,
+    wgmma::RULES,
 ];
 
 /// Most registers of one kernel; every warp has room for all of them.
@@ -137,6 +139,7 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
             line: source.line,
             text: source.text.clone(),
             opcode: source.opcode.join(".").into(),
+            matrix_registers: Box::default(),
         });
         lowered.push(layout::Lowered { ops, guard, site });
     }
@@ -150,8 +153,10 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
         line: entry.body.last().map_or(entry.line, |source| source.line),
         text: "(end of the kernel)".into(),
         opcode: "exit".into(),
+        matrix_registers: Box::default(),
     });
     layout::lay_out(lowered, &mut program);
+    decoder.note_matrix_registers(entry, &mut program);
     program.registers = decoder.registers;
     program.predicates = decoder.predicates;
     program.constants = decoder.constants;

@@ -5,7 +5,7 @@ use super::cluster::{Cluster, Next};
 use super::global::Place;
 use super::mbarrier::BYTES as BARRIER_BYTES;
 use super::report::{Trouble, trouble};
-use super::shadow::{Objection, Touch};
+use super::shadow::Touch;
 use super::tensor::Tile;
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
@@ -157,7 +157,7 @@ impl Cluster<'_> {
             let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {
                 let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
-                if matches!(objection, Objection::Race { .. }) {
+                if trouble.kind == FaultKind::SharedRace {
                     trouble.kind = FaultKind::AsyncCopy;
                 }
                 return Err(trouble);

@@ -8,7 +8,9 @@ mod clock;
 mod cluster;
 mod collective;
 mod cta;
+mod descriptor;
 mod global;
+mod held;
 mod matrices;
 mod mbarrier;
 mod order;
@@ -19,6 +21,8 @@ mod shared;
 mod special;
 mod tensor;
 mod warp;
+mod warpgroup;
+mod wgmma;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};

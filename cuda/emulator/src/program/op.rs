@@ -1,6 +1,6 @@
 //! The compact instruction set.
 
-use super::Lanes;
+use super::{Lanes, Wgmma};
 use crate::parse::Special;
 
 /// A register of the warp, or from [`super::CONSTANT`] on a constant.
@@ -32,6 +32,8 @@ pub(crate) struct Inst {
     pub(crate) site: u32,
     /// Whether it counts as an instruction of the kernel: not what the decoder has added.
     pub(crate) counts: bool,
+    /// Whether its site has [`super::Site::matrix_registers`].
+    pub(crate) names_matrix_registers: bool,
 }
 
 /// What an instruction does. Destinations come first.
@@ -107,6 +109,7 @@ pub(crate) enum Op {
         members: Reg,
     },
     Mma(Box<Mma>),
+    Wgmma(Wgmma),
     Mbarrier(Box<Mbarrier>),
     Bulk(Box<Bulk>),
     Tensor(Box<Tensor>),

@@ -1,10 +1,7 @@
-//! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
-//! of the finished PTX and of its machine code hold the kernels to it.
+//! The table of the GEMVs, and what they are given.
 
+use super::{BARRIER_BYTES, Entry, RING_ALIGN, WARP};
 use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
-
-/// Lanes of a warp.
-pub const WARP: usize = 32;
 
 /// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
 #[repr(C)]
@@ -96,18 +93,6 @@ impl Format {
     }
 }
 
-/// What a `floor_read` kernel is given, as its one by-value parameter.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FloorArgs {
-    /// The bytes to read, 16-byte aligned.
-    pub data: u64,
-    /// How many; a multiple of 16.
-    pub bytes: u64,
-    /// One `u32` per warp of the grid: the exclusive or of all words the warp has read.
-    pub out: u64,
-}
-
 /// One compiled GEMV: `y = x · Wᵀ` for weights in one format, a cluster of CTAs per [`Gemv::rows`] weight rows.
 ///
 /// The name spells the parameters in the order of the fields, a letter each.
@@ -132,23 +117,6 @@ pub struct Gemv {
     /// `x`: x values per load: 8 where every row of x is 16-byte aligned, 1 anywhere.
     pub x_values: usize,
     /// CTAs that must fit on an SM (`.minnctapersm`).
-    pub min_ctas: usize,
-    /// Registers per thread that the machine code may use.
-    pub max_registers: usize,
-}
-
-/// One compiled reader: streams bytes through shared memory and does nothing else, to measure what the memory can deliver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Floor {
-    /// The entry's name in the PTX.
-    pub name: &'static str,
-    /// `w`: warps per CTA.
-    pub warps: usize,
-    /// `s`: stages of the CTA's ring.
-    pub stages: usize,
-    /// `b`: KiB per chunk.
-    pub chunk_kib: usize,
-    /// CTAs that must fit on an SM.
     pub min_ctas: usize,
     /// Registers per thread that the machine code may use.
     pub max_registers: usize,
@@ -207,18 +175,8 @@ macro_rules! for_each_gemv_window12 {
     };
 }
 
-/// Lists the readers to the macro `$each`: name, then warps, stages, KiB per chunk; then CTAs per SM and registers.
-macro_rules! for_each_floor {
-    ($each:ident) => {
-        $each! {
-            floor_read_sm90_w8s8b8: 8 8 8, 2 32;
-            floor_read_sm90_w8s6b16: 8 6 16, 2 32;
-        }
-    };
-}
-
 #[cfg(target_arch = "nvptx64")]
-pub(crate) use {for_each_floor, for_each_gemv_bf16, for_each_gemv_window12};
+pub(crate) use {for_each_gemv_bf16, for_each_gemv_window12};
 
 macro_rules! gemv_rows {
     ($format:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
@@ -242,32 +200,6 @@ macro_rules! window12_rows {
     };
 }
 for_each_gemv_window12!(window12_rows);
-
-macro_rules! floor_table {
-    ($($name:ident: $w:literal $s:literal $b:literal, $ctas:literal $regs:literal;)*) => {
-        /// Every compiled reader.
-        pub const FLOOR_READ: &[Floor] = &[$(Floor {
-            name: stringify!($name), warps: $w, stages: $s, chunk_kib: $b, min_ctas: $ctas, max_registers: $regs,
-        }),*];
-    };
-}
-for_each_floor!(floor_table);
-
-/// Whether two names are the same, at compile time.
-#[cfg(target_arch = "nvptx64")]
-pub(crate) const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut at = 0;
-    while at < a.len() && at < b.len() && a[at] == b[at] {
-        at += 1;
-    }
-    at == a.len() && at == b.len()
-}
-
-/// Bytes of an mbarrier.
-const BARRIER_BYTES: usize = 8;
-/// Where the ring may start: a multiple of what bulk copies and 128-bit loads want.
-const RING_ALIGN: usize = 128;
 
 impl Gemv {
     /// Threads per CTA.
@@ -337,7 +269,7 @@ impl Gemv {
         }
     }
 
-    const fn entry(&self) -> Entry {
+    pub(super) const fn entry(&self) -> Entry {
         let tensor_ops = UNIT_STEPS * self.groups * self.row_blocks * self.token_blocks;
         let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
         Entry {
@@ -356,135 +288,6 @@ impl Gemv {
                 ("shfl.sync", if matches!(self.format, Format::Window12) { 2 } else { 0 }),
             ],
             tensor_cores: true,
-        }
-    }
-}
-
-impl Floor {
-    /// Threads per CTA.
-    pub const fn threads(&self) -> usize {
-        self.warps * WARP
-    }
-
-    /// Bytes of a chunk: one bulk copy.
-    pub const fn chunk_bytes(&self) -> usize {
-        self.chunk_kib * 1024
-    }
-
-    /// Where the ring starts in dynamic shared memory; its mbarriers lie before.
-    pub const fn ring_offset(&self) -> usize {
-        (self.stages * BARRIER_BYTES).next_multiple_of(RING_ALIGN)
-    }
-
-    /// Dynamic shared memory of a CTA, in bytes.
-    pub const fn shared_bytes(&self) -> usize {
-        self.ring_offset() + self.stages * self.chunk_bytes()
-    }
-
-    const fn entry(&self) -> Entry {
-        Entry {
-            name: self.name,
-            threads: self.threads(),
-            min_ctas: self.min_ctas,
-            max_registers: self.max_registers,
-            shared_bytes: self.shared_bytes(),
-            cluster: 1,
-            counts: [
-                ("bar.sync", 2),
-                ("bar.warp.sync", 0),
-                ("barrier.cluster.arrive", 0),
-                ("barrier.cluster.wait", 0),
-                ("mma.sync", 0),
-                ("shfl.sync", 5),
-            ],
-            tensor_cores: false,
-        }
-    }
-}
-
-/// What the build and its checks need to know of an entry of the PTX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The entry's name.
-    pub name: &'static str,
-    /// Threads per CTA, for `.maxntid`.
-    pub threads: usize,
-    /// CTAs per SM, for `.minnctapersm`.
-    pub min_ctas: usize,
-    /// Registers per thread that the machine code may use.
-    pub max_registers: usize,
-    /// Dynamic shared memory, in bytes.
-    pub shared_bytes: usize,
-    /// CTAs per cluster.
-    pub cluster: usize,
-    /// How often each barrier and warp-wide instruction occurs in the PTX, by mnemonic prefix. One that is not listed may
-    /// not occur.
-    pub counts: [(&'static str, usize); 6],
-    /// Whether the machine code must show tensor-core instructions fed by 128-bit shared loads in its main loop; else
-    /// 128-bit shared loads alone.
-    pub tensor_cores: bool,
-}
-
-/// Every compiled GEMV.
-pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
-    GEMV_BF16.iter().chain(GEMV_WINDOW12)
-}
-
-/// Every entry of the PTX.
-pub fn entries() -> impl Iterator<Item = Entry> {
-    gemvs().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-    use std::format;
-
-    /// The largest dynamic shared memory that a CTA may ask for on sm_90.
-    const MAX_SHARED: usize = 227 * 1024;
-
-    #[test]
-    fn a_name_spells_the_parameters() {
-        for i in gemvs() {
-            let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
-            let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
-            let format = i.format.name();
-            assert_eq!(i.name, format!("gemv_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
-        }
-        for i in FLOOR_READ {
-            assert_eq!(
-                i.name,
-                format!("floor_read_sm90_w{}s{}b{}", i.warps, i.stages, i.chunk_kib)
-            );
-        }
-    }
-
-    #[test]
-    fn every_instance_fits_an_sm() {
-        for i in entries() {
-            assert!(i.shared_bytes <= MAX_SHARED, "{}", i.name);
-            assert!(i.min_ctas * (i.shared_bytes + 1024) <= 228 * 1024, "{}", i.name);
-            assert!(i.min_ctas * i.threads * i.max_registers <= 65_536, "{}", i.name);
-        }
-    }
-
-    #[test]
-    fn partial_sums_fit_the_ring_they_replace() {
-        for i in gemvs() {
-            assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
-        }
-    }
-
-    #[test]
-    fn no_cta_looks_beyond_the_starts_of_exceptions() {
-        assert!(gemvs().all(|i| i.row_blocks <= STARTS_AFTER));
-    }
-
-    #[test]
-    fn names_are_unique() {
-        for (at, i) in entries().enumerate() {
-            assert!(entries().skip(at + 1).all(|other| other.name != i.name), "{}", i.name);
         }
     }
 }
