@@ -4,9 +4,6 @@
 //! every compiled instance is either rejected with a reason or given a cost by a small model of the device ([`candidates`] shows the
 //! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
 
-mod gemm;
-
-pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_with};
 
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemv, gemvs};
