@@ -12,12 +12,14 @@ mod integer;
 mod lanes;
 mod layout;
 mod logic;
+mod matrices;
 mod memory;
 mod moves;
 mod operand;
 mod parts;
 mod predicate;
 mod sync;
+mod tensor;
 mod wgmma;
 
 use std::collections::HashMap;
@@ -45,6 +47,7 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     memory::RULES,
     atomic::RULES,
     bulk::RULES,
+    matrices::RULES,
     sync::RULES,
     wgmma::RULES,
 ];

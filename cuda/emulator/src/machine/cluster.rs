@@ -252,6 +252,8 @@ impl<'a> Cluster<'a> {
             Op::Atomic(atomic) => self.atomic(w, atomic, exec, site)?,
             Op::Prefetch(prefetch) => self.prefetch(w, prefetch, exec)?,
             Op::Bulk(bulk) => self.bulk(w, bulk, exec, site)?,
+            Op::Tensor(tensor) => self.tensor(w, tensor, exec, site)?,
+            Op::Matrices(matrices) => return self.matrices(w, matrices, exec, site),
             Op::BulkCommit => self.bulk_commit(w, exec),
             Op::BulkWait { left } => return Ok(self.bulk_wait(w, exec, *left)),
             Op::Mma(mma) => return self.mma(w, mma, exec),
