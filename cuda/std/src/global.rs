@@ -61,6 +61,36 @@ pub unsafe fn load_u64_or_zero(address: u64, live: bool) -> u64 {
     value
 }
 
+/// `ld.global.f32` where `live`, `or` elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_f32_or(address: u64, live: bool, or: f32) -> f32 {
+    let value: f32;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.f32 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
+    };
+    value
+}
+
+/// `ld.global.u8` where `live`, `or` elsewhere.
+///
+/// # Safety
+/// Where `live`, the byte at `address` is readable.
+#[inline(always)]
+pub unsafe fn load_u8_or(address: u64, live: bool, or: u32) -> u32 {
+    let value: u32;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.u8 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
+    };
+    value
+}
+
 /// `st.global.b16`.
 ///
 /// # Safety
