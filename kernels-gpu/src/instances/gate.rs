@@ -1,6 +1,6 @@
 //! What a router's gate is given.
 
-use super::WARP;
+use super::{Counts, WARP};
 
 /// Experts that a gate can choose from, at most.
 pub const MAX_EXPERTS: usize = 1024;
@@ -16,6 +16,19 @@ pub const GATE_TILE: usize = 256;
 pub const fn gate_bytes(experts: usize) -> usize {
     experts.div_ceil(GATE_TILE) * GATE_TILE * 12 + WARP * 8
 }
+
+/// What the election of the last CTA and a gate add to an entry.
+pub(super) const GATE_COUNTS: Counts = Counts {
+    bar_sync: 1,
+    bar_red: 1,
+    bar_warp_sync: 9,
+    shfl_sync: 4,
+    // A bound, and a place for each slot of a tile.
+    vote_sync: 9,
+    redux_sync: 2,
+    atom: 1,
+    ..Counts::NONE
+};
 
 /// How a logit becomes a score; the number is [`GateArgs::score`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
+use gate::GATE_COUNTS;
+
 mod floor;
 mod gate;
 mod gemv;
@@ -65,7 +67,7 @@ macro_rules! counts {
 
 counts! {
     bar_sync "bar.sync";
-    bar_red "barrier.red";
+    bar_red "bar.red";
     bar_warp_sync "bar.warp.sync";
     cluster_arrive "barrier.cluster.arrive";
     cluster_wait "barrier.cluster.wait";
