@@ -175,12 +175,7 @@ unsafe fn one_token(tokens: Tokens, join: &JoinArgs, token: u32, scratch: Scratc
             drop_groups(tokens.experts, gate, scratch);
         }
         let id = select(gate.top_k, scratch);
-        let chosen = lane < gate.top_k;
-        let logit = if chosen {
-            shared::load_f32(scratch.logits + id * WORD)
-        } else {
-            f32::NAN
-        };
+        let logit = shared::load_f32(scratch.logits + id * WORD);
         store(id, weigh(gate, scores, logit));
         warp::sync_warp(u32::MAX);
     }
@@ -395,7 +390,7 @@ unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
     rank
 }
 
-/// The id of the lane's choice: lane i gets the i-th best expert, for i below `top_k`. What the pairs held is lost.
+/// The id of the lane's choice: lane i gets the i-th best expert, and lanes from `top_k` on get the last one too. What the pairs held is lost.
 #[inline(always)]
 unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
     let lane = warp::lane_id();
@@ -453,15 +448,11 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
             at += WARP_SIZE;
         }
         warp::sync_warp(u32::MAX);
-        if lane < top_k {
-            shared::load_u32(scratch.best + lane * WORD)
-        } else {
-            0
-        }
+        shared::load_u32(scratch.best + lane.min(top_k - 1) * WORD)
     }
 }
 
-/// The weight of the expert that this lane has chosen, by its logit; NaN in lanes that have none.
+/// The weight of the expert that this lane has chosen, by its logit.
 #[inline(always)]
 fn weigh(gate: &GateArgs, scores: Scores, logit: f32) -> f32 {
     /// A sum of weights nearer to zero than this counts as this.
@@ -469,14 +460,16 @@ fn weigh(gate: &GateArgs, scores: Scores, logit: f32) -> f32 {
     /// Keeps a sum of 32 of the largest values finite; a power of two.
     const SHRINK: f32 = 1.0 / 64.0;
     let [score] = score_all(gate, scores, [logit]);
-    let mut weight = if logit.is_nan() { 0.0 } else { score };
-    if gate.flags & SOFTMAX_OVER_TOPK != 0 {
-        // -∞ where no expert has a weight; then every exponential is 0 below.
-        let own = if logit.is_nan() { f32::NEG_INFINITY } else { score };
-        let largest = score::from_key(warp::warp_reduce_max(u32::MAX, score::key(own)));
-        weight = score::exp(own - largest);
-    }
+    // NaN has no weight, and lanes beyond the last choice have none either.
+    let has_weight = !logit.is_nan() && warp::lane_id() < gate.top_k;
+    let mut weight = if has_weight { score } else { 0.0 };
     if gate.flags & (RENORMALIZE | SOFTMAX_OVER_TOPK) != 0 {
+        if gate.flags & SOFTMAX_OVER_TOPK != 0 {
+            // -∞ where no expert has a weight; then every exponential is 0.
+            let own = if has_weight { score } else { f32::NEG_INFINITY };
+            let largest = score::from_key(warp::warp_reduce_max(u32::MAX, score::key(own)));
+            weight = score::exp(own - largest);
+        }
         let part = weight * SHRINK;
         let sum = sum_over(part, gate.top_k);
         let sum = if sum.abs() < LEAST_SUM * SHRINK {

@@ -22,7 +22,8 @@ pub(super) const GATE_COUNTS: Counts = Counts {
     bar_sync: 1,
     bar_red: 1,
     bar_warp_sync: 9,
-    shfl_sync: 4,
+    // For softmax five to add up, two to join the parts of a group, and one over the chosen.
+    shfl_sync: 8,
     // A bound, and a place for each slot of a tile.
     vote_sync: 9,
     redux_sync: 2,
