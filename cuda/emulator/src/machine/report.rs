@@ -70,12 +70,12 @@ impl Cluster<'_> {
         let [x, y, z] = self.ctas[rank].at;
         let address = byte as u64 + u64::from(crate::program::SHARED_BASE);
         let place = format!("shared memory of CTA ({x}, {y}, {z}) at {address:#x}");
-        let multiplies = matches!(touch, Touch::CopyRead(read) if self.who(read.actor()) == Actor::Multiplier);
+        let multiplies = matches!(touch, Touch::AsyncRead(read) if self.who(read.actor()) == Actor::Multiplier);
         let does = match touch {
             Touch::Read => "reads",
             Touch::Write => "writes",
-            Touch::CopyRead(_) if multiplies => "multiplies with",
-            Touch::CopyRead(_) => "copies from",
+            Touch::AsyncRead(_) if multiplies => "multiplies with",
+            Touch::AsyncRead(_) => "copies from",
             Touch::CopyWrite => "copies to",
         };
         let (kind, detail) = match objection {
