@@ -182,7 +182,7 @@ impl Weights for Window12 {
             // SAFETY: as in `ahead`.
             let begins = |r: u32| unsafe { self.start(first_unit + r) };
             let block = (1..R as u32).fold(0, |block, r| block + u32::from(at >= begins(r)));
-            let row_bytes = u64::from(args.k) * 2;
+            let row_bytes = args.x_stride * 2;
             let first = first_token + 2 * t;
             let mut address = args.x + u64::from(first) * row_bytes + u64::from(column) * 2;
             for q in 0..N {

@@ -164,7 +164,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         let token = first_token + (TOKEN_BLOCK * q) as u32 + g;
         let columns = if token < args.m { args.k } else { 0 };
         XRow {
-            address: args.x + u64::from(token) * u64::from(args.k) * BF16,
+            address: args.x + u64::from(token) * args.x_stride * BF16,
             columns,
         }
     });

@@ -9,6 +9,8 @@ use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW1
 pub struct GemvArgs {
     /// Activations, BF16 row-major `[m, k]`.
     pub x: u64,
+    /// Elements between two tokens of x.
+    pub x_stride: u64,
     /// Weights in the order of [`crate::layout`], 16-byte aligned.
     pub weights: u64,
     /// Output, row-major `[m, n]`, BF16 or FP32.
