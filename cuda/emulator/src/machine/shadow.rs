@@ -50,7 +50,8 @@ pub(super) struct Who<'a> {
 pub(super) enum Touch {
     Read,
     Write,
-    /// A read that a bulk copy makes on its own behalf: checked against its issuer's clock, entered under its own epoch.
+    /// A read that a bulk copy or a matrix product makes on its own behalf: checked against its issuer's clock, entered under its
+    /// own epoch.
     AsyncRead(Epoch),
     /// A bulk copy about to write: checked as a write of its issuer, entered when it lands.
     CopyWrite,
