@@ -6,6 +6,7 @@
 //! of the address that number the rows: the pattern repeats every eight rows.
 
 use crate::error::FaultKind;
+use crate::tensor_map::swizzled;
 
 /// What is wrong with a descriptor.
 pub(super) type Flaw = (FaultKind, String);
@@ -125,8 +126,7 @@ impl Matrix {
                 self.start + mn / across * self.leading + mn % across * 2 + k % 8 * self.row + k / 8 * self.stride
             }
         };
-        // The address bits that number pieces in a row, exchanged by those that number rows of 128 bytes.
-        linear ^ (linear >> 3 & (self.row - PIECE))
+        swizzled(linear.into(), self.row.into()) as u32
     }
 
     /// The addresses of the 16-byte pieces that hold `length` rows or columns from `first` on.
