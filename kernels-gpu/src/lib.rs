@@ -13,6 +13,12 @@ mod floor;
 #[cfg(target_arch = "nvptx64")]
 mod format;
 #[cfg(target_arch = "nvptx64")]
+mod gate;
+#[cfg(target_arch = "nvptx64")]
 mod gemv;
 #[cfg(target_arch = "nvptx64")]
+mod join;
+#[cfg(target_arch = "nvptx64")]
 mod ring;
+#[cfg(target_arch = "nvptx64")]
+mod score;

@@ -61,6 +61,30 @@ pub unsafe fn load_u64_or_zero(address: u64, live: bool) -> u64 {
     value
 }
 
+/// `ld.global.f32`.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_f32(address: u64) -> f32 {
+    let value: f32;
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.global.f32 {0}, [{1}];", out(reg32) value, in(reg64) address, options(readonly, nostack)) };
+    value
+}
+
+/// `ld.global.u8`.
+///
+/// # Safety
+/// The byte at `address` is readable.
+#[inline(always)]
+pub unsafe fn load_u8(address: u64) -> u32 {
+    let value: u32;
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.global.u8 {0}, [{1}];", out(reg32) value, in(reg64) address, options(readonly, nostack)) };
+    value
+}
+
 /// `st.global.b16`.
 ///
 /// # Safety

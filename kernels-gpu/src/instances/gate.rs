@@ -1,11 +1,35 @@
 //! What a router's gate is given.
 
+use super::{Counts, WARP};
+
 /// Experts that a gate can choose from, at most.
 pub const MAX_EXPERTS: usize = 1024;
 /// Experts that a gate can choose, at most.
 pub const MAX_TOP_K: usize = 32;
 /// Groups of experts, at most.
 pub const MAX_GROUPS: usize = 32;
+
+/// Experts that a warp works on at once.
+pub const GATE_TILE: usize = 256;
+
+/// Bytes of shared memory that a warp needs to finish a token: for every expert a logit and a pair of words, and a pair per lane.
+pub const fn gate_bytes(experts: usize) -> usize {
+    experts.div_ceil(GATE_TILE) * GATE_TILE * 12 + WARP * 8
+}
+
+/// What the election of the last CTA and a gate add to an entry.
+pub(super) const GATE_COUNTS: Counts = Counts {
+    bar_sync: 1,
+    bar_red: 1,
+    bar_warp_sync: 9,
+    // For softmax five to add up, two to join the parts of a group, and one over the chosen.
+    shfl_sync: 8,
+    // A bound, and a place for each slot of a tile.
+    vote_sync: 9,
+    redux_sync: 2,
+    atom: 1,
+    ..Counts::NONE
+};
 
 /// How a logit becomes a score; the number is [`GateArgs::score`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

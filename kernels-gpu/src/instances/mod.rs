@@ -1,18 +1,29 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
+use gate::GATE_COUNTS;
+
 mod floor;
 mod gate;
 mod gemv;
 mod join;
+mod route;
 
 pub use floor::{FLOOR_READ, Floor, FloorArgs};
-pub use gate::{BIAS_ON_LOGITS, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score};
-pub use gemv::{Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
+pub use gate::{
+    BIAS_ON_LOGITS, GATE_TILE, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score,
+    gate_bytes,
+};
+pub use gemv::{Ending, Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
 pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs};
+pub use route::{ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3};
 
 #[cfg(target_arch = "nvptx64")]
-pub(crate) use {floor::for_each_floor, gemv::for_each_gemv_bf16, gemv::for_each_gemv_window12};
+pub(crate) use {
+    floor::for_each_floor,
+    gemv::{for_each_gemv_bf16, for_each_gemv_window12},
+    route::{for_each_route_bf16, for_each_route_bf16x2, for_each_route_bf16x3},
+};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
@@ -33,6 +44,41 @@ pub(crate) const fn same(a: &str, b: &str) -> bool {
     at == a.len() && at == b.len()
 }
 
+macro_rules! counts {
+    ($($field:ident $mnemonic:literal;)*) => {
+        /// How often each barrier, warp-wide and atomic instruction occurs in an entry of the PTX.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "a field is named like its instruction")]
+        pub struct Counts {
+            $(pub $field: usize,)*
+        }
+
+        impl Counts {
+            /// None of any.
+            pub const NONE: Counts = Counts { $($field: 0),* };
+
+            /// The counts by the beginning of the mnemonic.
+            pub fn list(&self) -> impl Iterator<Item = (&'static str, usize)> {
+                [$(($mnemonic, self.$field)),*].into_iter()
+            }
+        }
+    };
+}
+
+counts! {
+    bar_sync "bar.sync";
+    bar_red "bar.red";
+    bar_warp_sync "bar.warp.sync";
+    cluster_arrive "barrier.cluster.arrive";
+    cluster_wait "barrier.cluster.wait";
+    mma_sync "mma.sync";
+    shfl_sync "shfl.sync";
+    vote_sync "vote.sync";
+    redux_sync "redux.sync";
+    atom "atom";
+    red "red";
+}
+
 /// What the build and its checks need to know of an entry of the PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -48,22 +94,29 @@ pub struct Entry {
     pub shared_bytes: usize,
     /// CTAs per cluster.
     pub cluster: usize,
-    /// How often each barrier and warp-wide instruction occurs in the PTX, by mnemonic prefix. One that is not listed may
-    /// not occur.
-    pub counts: [(&'static str, usize); 6],
+    /// How often each barrier and warp-wide instruction occurs in the PTX.
+    pub counts: Counts,
     /// Whether the machine code must show tensor-core instructions fed by 128-bit shared loads in its main loop; else
     /// 128-bit shared loads alone.
     pub tensor_cores: bool,
 }
 
-/// Every compiled GEMV.
+/// Every compiled projection.
 pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
     GEMV_BF16.iter().chain(GEMV_WINDOW12)
 }
 
+/// Every compiled router for few tokens.
+pub fn routes() -> impl Iterator<Item = &'static Gemv> {
+    ROUTE_BF16.iter().chain(ROUTE_BF16X2).chain(ROUTE_BF16X3)
+}
+
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    gemvs().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
+    gemvs()
+        .chain(routes())
+        .map(Gemv::entry)
+        .chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
 #[cfg(test)]
@@ -77,11 +130,11 @@ mod tests {
 
     #[test]
     fn a_name_spells_the_parameters() {
-        for i in gemvs() {
+        for i in gemvs().chain(routes()) {
             let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
             let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
-            let format = i.format.name();
-            assert_eq!(i.name, format!("gemv_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
+            let (ending, format) = (i.ending.name(), i.format.name());
+            assert_eq!(i.name, format!("{ending}_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
         }
         for i in FLOOR_READ {
             assert_eq!(
@@ -102,8 +155,31 @@ mod tests {
 
     #[test]
     fn partial_sums_fit_the_ring_they_replace() {
-        for i in gemvs() {
+        for i in gemvs().chain(routes()) {
             assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
+        }
+    }
+
+    #[test]
+    fn a_gate_fits_the_rings_it_replaces() {
+        for i in routes() {
+            let room = i.warps * i.ring_bytes();
+            assert!(gate_bytes(MAX_EXPERTS) <= room, "{}", i.name);
+            // Every token of a CTA's share has a warp of its own, for routers of an ordinary size.
+            assert!(
+                i.tokens().div_ceil(i.cluster) * gate_bytes(GATE_TILE) <= room,
+                "{}",
+                i.name
+            );
+        }
+    }
+
+    #[test]
+    fn routers_of_a_format_split_k_alike() {
+        for i in routes() {
+            let first = &i.format.routes()[0];
+            let split = |i: &Gemv| (i.warps, i.cluster, i.groups);
+            assert_eq!(split(i), split(first), "{}", i.name);
         }
     }
 

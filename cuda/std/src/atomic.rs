@@ -1,0 +1,53 @@
+//! Global memory that CTAs share while they run: atomics, and accesses past the L1 cache (PTX ISA §9.7.13.5 `atom`,
+//! §9.7.13.6 `red`, §9.7.9.8 `ld` and §9.7.9.11 `st` with `.relaxed`).
+
+use core::arch::asm;
+
+/// `atom.acq_rel.gpu.global.add.u32`: adds and returns the value before.
+///
+/// It releases what this thread wrote or saw written, and acquires what the other additions released.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn add_acq_rel_u32(address: u64, value: u32) -> u32 {
+    let before: u32;
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("atom.acq_rel.gpu.global.add.u32 {0}, [{1}], {2};",
+            out(reg32) before, in(reg64) address, in(reg32) value, options(nostack))
+    };
+    before
+}
+
+/// `red.relaxed.gpu.global.add.f32`: adds without an answer.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn add_relaxed_f32(address: u64, value: f32) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}
+
+/// `ld.relaxed.gpu.global.f32`: what is in the L2 cache, which every CTA sees alike.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
+    let value: f32;
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.relaxed.gpu.global.f32 {0}, [{1}];", out(reg32) value, in(reg64) address, options(nostack)) };
+    value
+}
+
+/// `st.relaxed.gpu.global.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn store_relaxed_u32(address: u64, value: u32) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}

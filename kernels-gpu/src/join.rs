@@ -1,0 +1,148 @@
+//! How CTAs join their sums through global memory: where the sums lie, who was the last to add to them, and how results are
+//! stored.
+
+use crate::instances::JoinArgs;
+use cuda_std::{atomic, convert, global, thread};
+
+/// Bytes of a BF16 value.
+const BF16: u64 = 2;
+/// Bytes of an FP32 value, and of a counter.
+const FP32: u64 = 4;
+/// Slices that are read at once.
+const SLICES: usize = 4;
+
+/// The result, row-major `[m, n]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    /// Its address; 0 where nobody asks for it.
+    pub(crate) y: u64,
+    /// Whether it is FP32; else BF16.
+    pub(crate) fp32: bool,
+}
+
+impl Output {
+    /// Stores the value at `index`, if anybody asks for it.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, index: u64, value: f32) {
+        // SAFETY: the host has checked that y holds m rows of n values of its type; each is written by one thread of the grid.
+        unsafe {
+            if self.y == 0 {
+            } else if self.fp32 {
+                global::store_u32(self.y + index * FP32, value.to_bits());
+            } else {
+                global::store_u16(self.y + index * BF16, convert::f32_to_bf16(value));
+            }
+        }
+    }
+}
+
+/// The sums in global memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Sums {
+    at: u64,
+    slice_bytes: u64,
+    slices: u32,
+    /// Whether they are added atomically, to zeros; else every slice stores its own.
+    atomic: bool,
+}
+
+impl Sums {
+    /// The sums of `outputs` results, as the arguments want them joined.
+    #[inline(always)]
+    pub(crate) fn new(join: &JoinArgs, outputs: u64) -> Self {
+        let atomic = join.serial == 0;
+        Sums {
+            at: join.sums,
+            slice_bytes: outputs * FP32,
+            slices: if atomic { 1 } else { join.slices },
+            atomic,
+        }
+    }
+
+    /// Sums that come from one slice, which stores them.
+    #[inline(always)]
+    pub(crate) fn of_one_slice(join: &JoinArgs) -> Self {
+        Sums {
+            at: join.sums,
+            slice_bytes: 0,
+            slices: 1,
+            atomic: false,
+        }
+    }
+
+    /// Gives the sum of `slice` for the output `index`.
+    #[inline(always)]
+    pub(crate) unsafe fn give(&self, slice: u32, index: u64, sum: f32) {
+        let at = self.at + index * FP32;
+        // SAFETY: the host gives a sum for every output, and for every slice where they don't share it.
+        unsafe {
+            if self.atomic {
+                atomic::add_relaxed_f32(at, sum);
+            } else {
+                global::store_u32(at + u64::from(slice) * self.slice_bytes, sum.to_bits());
+            }
+        }
+    }
+
+    /// Takes the finished sums of the outputs `index(i)`: adds the slices in their order, or, where they were added atomically,
+    /// leaves zeros for those of the outputs that are `live`.
+    ///
+    /// For the CTA that [`is_last`] has elected.
+    #[inline(always)]
+    pub(crate) unsafe fn take<const COUNT: usize>(
+        &self,
+        index: impl Fn(usize) -> u64,
+        live: impl Fn(usize) -> bool,
+    ) -> [f32; COUNT] {
+        let at: [u64; COUNT] = core::array::from_fn(|i| self.at + index(i) * FP32);
+        let load = |slice: u32| -> [f32; COUNT] {
+            let offset = u64::from(slice) * self.slice_bytes;
+            // SAFETY: every slice has given its sums, which the election has made visible, past the L1 cache.
+            core::array::from_fn(|i| unsafe { atomic::load_relaxed_f32(at[i] + offset) })
+        };
+        let mut sums = load(0);
+        let mut add = |more: &[f32; COUNT]| sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        let mut slice = 1;
+        // Several slices are asked for before the first has come.
+        while slice + SLICES as u32 <= self.slices {
+            let more: [[f32; COUNT]; SLICES] = core::array::from_fn(|s| load(slice + s as u32));
+            more.iter().for_each(&mut add);
+            slice += SLICES as u32;
+        }
+        while slice < self.slices {
+            add(&load(slice));
+            slice += 1;
+        }
+        if self.atomic {
+            for (i, &at) in at.iter().enumerate() {
+                if live(i) {
+                    // SAFETY: nobody else touches them before the next launch.
+                    unsafe { atomic::store_relaxed_u32(at, 0) };
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Counts this CTA at counter `index`; true, for the whole CTA, where it is the last of `arrivals`. That one sees what all of them
+/// wrote before, by loads past the L1 cache, and leaves the counter at zero.
+///
+/// Every thread of the CTA calls it.
+#[inline(always)]
+pub(crate) unsafe fn is_last(join: &JoinArgs, index: u32, arrivals: u32) -> bool {
+    let counter = join.counters + u64::from(index) * FP32;
+    // What all threads of the CTA wrote comes before the addition, which releases it.
+    thread::sync_threads();
+    let mut last = false;
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: the host gives the counters of the grid.
+        unsafe {
+            last = atomic::add_acq_rel_u32(counter, 1) == arrivals - 1;
+            if last {
+                atomic::store_relaxed_u32(counter, 0);
+            }
+        }
+    }
+    thread::sync_threads_or(last)
+}
