@@ -182,14 +182,40 @@ pub enum Error {
     },
 
     /// A tensor name that the file does not hold, or a name needed and not given.
-    #[error("{}: {problem}; {}", path.display(), list(candidates))]
+    #[error("{}: {problem}; {}", path.display(), list(*dimensions, candidates))]
     NoTensor {
         /// Which file.
         path: PathBuf,
         /// What was asked for.
         problem: String,
-        /// The two-dimensional tensors that the file holds.
+        /// The dimensions of the tensor that was asked for.
+        dimensions: usize,
+        /// The tensors of so many dimensions that the file holds.
         candidates: Vec<String>,
+    },
+
+    /// A tensor that is not a vector.
+    #[error("{}: tensor `{name}` has shape {shape:?}; a vector of one dimension is needed", path.display())]
+    NotVector {
+        /// Which file.
+        path: PathBuf,
+        /// Which tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+
+    /// A vector of a type that it cannot have.
+    #[error("{}: tensor `{name}` is {given}; it must be {allowed}", path.display())]
+    VectorDtype {
+        /// Which file.
+        path: PathBuf,
+        /// Which tensor.
+        name: String,
+        /// Its type as the file spells it.
+        given: String,
+        /// What is allowed.
+        allowed: &'static str,
     },
 
     /// A tensor that is not a matrix.
@@ -361,13 +387,18 @@ pub enum Error {
 }
 
 /// The candidates of an error message, cut where there are many.
-fn list(names: &[String]) -> String {
+fn list(dimensions: usize, names: &[String]) -> String {
     const SHOWN: usize = 12;
+    let kind = if dimensions == 1 {
+        "one-dimensional"
+    } else {
+        "two-dimensional"
+    };
     match names.len() {
-        0 => "it holds no two-dimensional tensor".to_owned(),
-        len if len <= SHOWN => format!("its two-dimensional tensors are: {}", names.join(", ")),
+        0 => format!("it holds no {kind} tensor"),
+        len if len <= SHOWN => format!("its {kind} tensors are: {}", names.join(", ")),
         len => format!(
-            "its two-dimensional tensors include: {} … ({} more)",
+            "its {kind} tensors include: {} … ({} more)",
             names[..SHOWN].join(", "),
             len - SHOWN
         ),

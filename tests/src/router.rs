@@ -2,8 +2,8 @@
 
 use crate::Device;
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
-use hopper_proj::reference::gate;
-use hopper_proj::router::{Bias, Choices, Gate, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::reference::gate::{self, Seen};
+use hopper_proj::router::{Choices, Gate, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::{Result, bf16};
 
 /// Unwritten memory: a NaN that no kernel makes, and no id.
@@ -221,98 +221,7 @@ impl Given {
     }
 }
 
-/// What was seen of a gate's results.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Tokens whose ids were compared one by one.
-    pub compared: usize,
-    /// Tokens whose choice the error bound leaves open.
-    pub open: usize,
-}
-
-/// Holds ids and weights against the FP64 gate of the logits that the router itself gave; says what is wrong.
-///
-/// Ids must be equal wherever every decision's margin is more than what FP32 scores of these logits may be off by. Weights are held against
-/// the FP64 weights of the very ids that were chosen, so that open choices do not hide wrong weights.
-pub fn check_gate(
-    routed: &Routed,
-    gate: &Gate,
-    config: &RouterConfig,
-    mask: Option<&[u8]>,
-) -> std::result::Result<Seen, String> {
-    let (experts, top_k) = (gate.experts(), gate.top_k());
-    let mut seen = Seen::default();
-    for (token, logits) in routed.logits.chunks_exact(experts).enumerate() {
-        let ids = &routed.ids[token * top_k..][..top_k];
-        let weights = &routed.weights[token * top_k..][..top_k];
-        let wrong = |what: String| {
-            Err(format!(
-                "token {token}: {what}; ids {ids:?}, weights {weights:?}, {config:?}"
-            ))
-        };
-        if mask.is_some_and(|mask| mask[token] == 0) {
-            if ids.iter().any(|&id| id != -1) || weights.iter().any(|&weight| weight.to_bits() != 0) {
-                return wrong("padding was routed".to_owned());
-            }
-            continue;
-        }
-        let mut chosen: Vec<usize> = ids.iter().filter_map(|&id| usize::try_from(id).ok()).collect();
-        if chosen.len() < top_k || chosen.iter().any(|&id| id >= experts) {
-            return wrong("an id is out of range".to_owned());
-        }
-        let logits: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
-        let exact = gate::choose(&logits, gate).map_err(|err| err.to_string())?;
-        if exact.margin >= open_margin(&logits, config) {
-            seen.compared += 1;
-            if chosen != exact.experts {
-                return wrong(format!("FP64 chooses {:?} by {:e}", exact.experts, exact.margin));
-            }
-        } else {
-            seen.open += 1;
-        }
-        let expected = gate::weigh(&logits, gate, &chosen).map_err(|err| err.to_string())?;
-        let allowed = weight_error(&expected, config);
-        for (&weight, &exact) in weights.iter().zip(&expected) {
-            // False where the weight is NaN.
-            let right = (f64::from(weight) - exact).abs() <= allowed * exact.abs() + 1e-36;
-            if !right {
-                return wrong(format!("a weight is {weight:e}, in FP64 {exact:e}"));
-            }
-        }
-        chosen.sort_unstable();
-        chosen.dedup();
-        if chosen.len() < top_k {
-            return wrong("an id came twice".to_owned());
-        }
-    }
-    Ok(seen)
-}
-
-/// What decides without doubt: more than FP32 scores and sums with a bias may be off by. Without bias and groups logits are compared, and
-/// those are given.
-fn open_margin(logits: &[f64], config: &RouterConfig) -> f64 {
-    let bias = match &config.bias {
-        Some(Bias::Numbers(bias)) => bias.iter().fold(0f32, |most, b| most.max(b.abs())),
-        _ if config.groups == 1 => return 0.0,
-        _ => 0.0,
-    };
-    let score = match config.score {
-        Score::Softmax | Score::Sigmoid => 1.0,
-        Score::SqrtSoftplus | Score::Identity => logits
-            .iter()
-            .filter(|l| l.is_finite())
-            .fold(1.0, |most, l| l.abs().max(most)),
-    };
-    1e-5 * (score + f64::from(bias))
-}
-
-/// How far FP32 weights may be off, relatively: sums of scores of either sign that cancel lose what they cancel.
-fn weight_error(weights: &[f64], config: &RouterConfig) -> f64 {
-    const EACH: f64 = 3e-5;
-    if !config.renormalize {
-        return EACH;
-    }
-    let total: f64 = weights.iter().map(|weight| weight.abs()).sum();
-    let sum = weights.iter().sum::<f64>().abs().max(1e-20);
-    EACH * (total / sum).max(1.0)
+/// [`gate::check`] of a router's results.
+pub fn check_gate(routed: &Routed, gate: &Gate, mask: Option<&[u8]>) -> std::result::Result<Seen, String> {
+    gate::check(&routed.ids, &routed.weights, &routed.logits, gate, mask)
 }

@@ -14,7 +14,7 @@ fn run(logits: &[Vec<f32>], config: &RouterConfig, mask: Option<&[u8]>) -> Route
     let device = Device::of_the_run();
     let routed = Given::new(logits).route(&device, config, mask);
     let gate = config.gate(logits[0].len()).unwrap();
-    check_gate(&routed, &gate, config, mask).unwrap_or_else(|wrong| panic!("{wrong}"));
+    check_gate(&routed, &gate, mask).unwrap_or_else(|wrong| panic!("{wrong}"));
     routed
 }
 

@@ -115,10 +115,12 @@ pub fn gemm_with(division: &Division, request: &GemmRequest) -> Result<Option<Ge
             .any(|compiled| compiled == division.instance)
     };
     let allowed = CLUSTERS.contains(&division.cluster) && (1..=MAX_SLICES).contains(&division.slices);
-    let reason = match unfit(division, request) {
-        None if !known() => Some("is no kernel of this build"),
-        None if !allowed => Some("splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices"),
-        reason => reason,
+    let reason = if !known() {
+        Some("is no kernel of this build")
+    } else if !allowed {
+        Some("splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices")
+    } else {
+        unfit(division, request)
     };
     match reason {
         Some(reason) => Err(refused(request, &format!("{} {reason}", division.instance.name))),
@@ -156,11 +158,7 @@ fn refused(request: &GemmRequest, reason: &str) -> Error {
 
 /// Why a division cannot serve a request, if it cannot.
 fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
-    let Division {
-        instance,
-        cluster,
-        slices,
-    } = *division;
+    let Division { instance, slices, .. } = *division;
     if instance.purpose != request.purpose {
         return Some("is for another purpose");
     }

@@ -199,8 +199,8 @@ impl Kernels {
         Ok(Kernels {
             gemv: gemv(&mut gemvs())?,
             route: gemv(&mut routes())?,
-            gemm: gemm(&GEMM[..0])?,
-            plain_gemm: gemm(&PLAIN_GEMM[..0])?,
+            gemm: gemm(GEMM)?,
+            plain_gemm: gemm(PLAIN_GEMM)?,
             floor: FLOOR_READ
                 .iter()
                 .map(|i| load(i.name, i.shared_bytes()))
