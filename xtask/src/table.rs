@@ -17,8 +17,8 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .cluster(entry.cluster as u32);
     let spec = entry
         .counts
-        .iter()
-        .fold(spec, |spec, &(mnemonic, count)| spec.count(mnemonic, count as u32));
+        .list()
+        .fold(spec, |spec, (mnemonic, count)| spec.count(mnemonic, count as u32));
     match instances::gemvs().find(|gemv| gemv.name == entry.name) {
         Some(gemv) => promise_wide_loads(spec, gemv),
         None => spec.promise("LDS.128", 1),

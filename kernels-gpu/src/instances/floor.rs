@@ -1,6 +1,6 @@
 //! The table of the readers, and what they are given.
 
-use super::{BARRIER_BYTES, Entry, RING_ALIGN, WARP};
+use super::{BARRIER_BYTES, Counts, Entry, RING_ALIGN, WARP};
 
 /// What a `floor_read` kernel is given, as its one by-value parameter.
 #[repr(C)]
@@ -83,14 +83,12 @@ impl Floor {
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: 1,
-            counts: [
-                ("bar.sync", 2),
-                ("bar.warp.sync", 0),
-                ("barrier.cluster.arrive", 0),
-                ("barrier.cluster.wait", 0),
-                ("mma.sync", 0),
-                ("shfl.sync", 5),
-            ],
+            tensor_maps: 0,
+            counts: Counts {
+                bar_sync: 2,
+                shuffle: 5,
+                ..Counts::NONE
+            },
             tensor_cores: false,
         }
     }

@@ -1,6 +1,6 @@
 //! The table of the GEMVs, and what they are given.
 
-use super::{BARRIER_BYTES, Entry, RING_ALIGN, WARP};
+use super::{BARRIER_BYTES, Counts, Entry, RING_ALIGN, WARP};
 use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
 
 /// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
@@ -279,14 +279,16 @@ impl Gemv {
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: self.cluster,
-            counts: [
-                ("bar.sync", 1),
-                ("bar.warp.sync", 2),
-                ("barrier.cluster.arrive", cluster_barriers),
-                ("barrier.cluster.wait", cluster_barriers),
-                ("mma.sync", tensor_ops),
-                ("shfl.sync", if matches!(self.format, Format::Window12) { 2 } else { 0 }),
-            ],
+            tensor_maps: 0,
+            counts: Counts {
+                bar_sync: 1,
+                bar_warp_sync: 2,
+                cluster_arrive: cluster_barriers,
+                cluster_wait: cluster_barriers,
+                mma: tensor_ops,
+                shuffle: if matches!(self.format, Format::Window12) { 2 } else { 0 },
+                ..Counts::NONE
+            },
             tensor_cores: true,
         }
     }

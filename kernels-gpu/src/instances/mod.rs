@@ -1,18 +1,25 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
+mod counts;
 mod floor;
 mod gate;
+mod gemm;
 mod gemv;
 mod join;
 
+pub use counts::Counts;
 pub use floor::{FLOOR_READ, Floor, FloorArgs};
 pub use gate::{BIAS_ON_LOGITS, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score};
+pub use gemm::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
 pub use gemv::{Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
 pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs};
 
 #[cfg(target_arch = "nvptx64")]
-pub(crate) use {floor::for_each_floor, gemv::for_each_gemv_bf16, gemv::for_each_gemv_window12};
+pub(crate) use {
+    floor::for_each_floor, gemm::for_each_gemm, gemm::for_each_plain_gemm, gemv::for_each_gemv_bf16,
+    gemv::for_each_gemv_window12,
+};
 
 /// Lanes of a warp.
 pub const WARP: usize = 32;
@@ -48,9 +55,10 @@ pub struct Entry {
     pub shared_bytes: usize,
     /// CTAs per cluster.
     pub cluster: usize,
-    /// How often each barrier and warp-wide instruction occurs in the PTX, by mnemonic prefix. One that is not listed may
-    /// not occur.
-    pub counts: [(&'static str, usize); 6],
+    /// Leading parameters that are tensor maps.
+    pub tensor_maps: usize,
+    /// How often each barrier and warp-wide instruction occurs in the PTX.
+    pub counts: Counts,
     /// Whether the machine code must show tensor-core instructions fed by 128-bit shared loads in its main loop; else
     /// 128-bit shared loads alone.
     pub tensor_cores: bool,
@@ -63,7 +71,11 @@ pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
 
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    gemvs().map(Gemv::entry).chain(FLOOR_READ.iter().map(Floor::entry))
+    let gemms = GEMM.iter().map(Gemm::entry);
+    gemvs()
+        .map(Gemv::entry)
+        .chain(gemms)
+        .chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
 #[cfg(test)]

@@ -1,0 +1,55 @@
+//! How often barriers and warp-wide instructions occur.
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $field:ident: $mnemonic:literal;)*) => {
+        /// How often each barrier and warp-wide instruction occurs in the PTX of an entry.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $field: usize,)*
+        }
+
+        impl Counts {
+            /// None of them.
+            pub const NONE: Self = Counts { $($field: 0,)* };
+
+            /// Each with the beginning of its mnemonic. One that is not listed may not occur.
+            pub fn list(&self) -> impl Iterator<Item = (&'static str, usize)> {
+                [$(($mnemonic, self.$field)),*].into_iter()
+            }
+
+            /// Both together.
+            pub const fn plus(self, other: Self) -> Self {
+                Counts { $($field: self.$field + other.$field,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Barriers of the CTA.
+    bar_sync: "bar.sync";
+    /// Barriers of a warp.
+    bar_warp_sync: "bar.warp.sync";
+    /// Arrivals at the cluster's barrier.
+    cluster_arrive: "barrier.cluster.arrive";
+    /// Waits at the cluster's barrier.
+    cluster_wait: "barrier.cluster.wait";
+    /// Matrix instructions of a warp.
+    mma: "mma.sync";
+    /// Loads of matrix fragments.
+    ldmatrix: "ldmatrix.sync";
+    /// Matrix instructions of a warpgroup.
+    wgmma: "wgmma.mma_async.sync";
+    /// Fences before matrix instructions of a warpgroup.
+    wgmma_fence: "wgmma.fence.sync";
+    /// Groups of matrix instructions of a warpgroup.
+    wgmma_commit: "wgmma.commit_group.sync";
+    /// Waits for groups of matrix instructions of a warpgroup.
+    wgmma_wait: "wgmma.wait_group.sync";
+    /// Exchanges between lanes.
+    shuffle: "shfl.sync";
+    /// Reductions over a warp's lanes.
+    reduction: "redux.sync";
+    /// Votes of a warp's lanes.
+    vote: "vote.sync";
+}
