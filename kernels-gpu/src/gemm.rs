@@ -205,7 +205,13 @@ unsafe fn multiply<I: TensorInstance>(ring: &Ring<I>, (first, last): (u32, u32),
         }
         sums
     };
-    let most = const { if I::GEMM.stages_per_part() > u32::MAX as usize { 0 } else { I::GEMM.stages_per_part() as u32 } };
+    let most = const {
+        if I::GEMM.stages_per_part() > u32::MAX as usize {
+            0
+        } else {
+            I::GEMM.stages_per_part() as u32
+        }
+    };
     if most == 0 {
         return part(first, last);
     }

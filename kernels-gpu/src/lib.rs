@@ -15,10 +15,12 @@ mod format;
 #[cfg(target_arch = "nvptx64")]
 mod gemm;
 #[cfg(target_arch = "nvptx64")]
+mod gemm_plain;
+#[cfg(target_arch = "nvptx64")]
 mod gemv;
 #[cfg(target_arch = "nvptx64")]
-mod ring;
-#[cfg(target_arch = "nvptx64")]
 mod join;
+#[cfg(target_arch = "nvptx64")]
+mod ring;
 #[cfg(target_arch = "nvptx64")]
 mod tile_sum;

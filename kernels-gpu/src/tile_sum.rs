@@ -31,6 +31,8 @@ pub(crate) fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
 
 /// Values of a 128-bit access.
 const QUAD: u32 = 4;
+/// CTAs of a cluster, at most.
+const MAX_CLUSTER: usize = 8;
 /// Bytes of an FP32 value.
 const FP32: u64 = 4;
 /// Bytes of a BF16 value.
@@ -121,12 +123,15 @@ impl<'a> Tile<'a> {
         while at < (last - first) * quads {
             let (token, row) = (first + at / quads, at % quads * QUAD);
             let address = partial + (token * stride + row) * 4;
-            let mut sum = [0f32; 4];
-            for rank in 0..self.ctas {
+            // All ranks are asked before the first has answered. Those that there are not add zeros.
+            let parts: [[f32; 4]; MAX_CLUSTER] = core::array::from_fn(|rank| {
+                let rank = rank as u32;
                 // SAFETY: every CTA has stored its sums before the barrier above, and none exits before the one below.
-                let part = unsafe { cluster::load_v4_f32(cluster::map_shared(address, rank)) };
-                sum = core::array::from_fn(|i| sum[i] + part[i]);
-            }
+                unsafe { cluster::load_v4_f32_or_zero(cluster::map_shared(address, rank), rank < self.ctas) }
+            });
+            let sum = parts
+                .iter()
+                .fold([0f32; 4], |sum, part| core::array::from_fn(|i| sum[i] + part[i]));
             // SAFETY: the host gives sums and y of these sizes.
             unsafe {
                 if joined {
@@ -255,7 +260,9 @@ impl<'a> Tile<'a> {
     /// What the slices have put together for four rows of a token. Sums that they share are zeros again after.
     #[inline(always)]
     unsafe fn joined_sum(&self, token: u32, row: u32) -> [f32; 4] {
-        let JoinArgs { sums, slices, serial, .. } = self.args.join;
+        let JoinArgs {
+            sums, slices, serial, ..
+        } = self.args.join;
         let at = sums + self.index(token, row) * FP32;
         let rows = self.rows_at(row);
         // SAFETY: as the caller promises.

@@ -35,7 +35,7 @@ counts! {
     /// Waits at the cluster's barrier.
     cluster_wait: "barrier.cluster.wait";
     /// Matrix instructions of a warp.
-    mma: "mma.sync";
+    mma_sync: "mma.sync";
     /// Loads of matrix fragments.
     ldmatrix: "ldmatrix.sync";
     /// Matrix instructions of a warpgroup.
@@ -47,9 +47,9 @@ counts! {
     /// Waits for groups of matrix instructions of a warpgroup.
     wgmma_wait: "wgmma.wait_group.sync";
     /// Exchanges between lanes.
-    shuffle: "shfl.sync";
+    shfl_sync: "shfl.sync";
     /// Reductions over a warp's lanes.
-    reduction: "redux.sync";
+    redux_sync: "redux.sync";
     /// Votes of a warp's lanes.
-    vote: "vote.sync";
+    vote_sync: "vote.sync";
 }

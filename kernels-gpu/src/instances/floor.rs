@@ -86,7 +86,7 @@ impl Floor {
             tensor_maps: 0,
             counts: Counts {
                 bar_sync: 2,
-                shuffle: 5,
+                shfl_sync: 5,
                 ..Counts::NONE
             },
             tensor_cores: false,

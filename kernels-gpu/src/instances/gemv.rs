@@ -285,8 +285,8 @@ impl Gemv {
                 bar_warp_sync: 2,
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,
-                mma: tensor_ops,
-                shuffle: if matches!(self.format, Format::Window12) { 2 } else { 0 },
+                mma_sync: tensor_ops,
+                shfl_sync: if matches!(self.format, Format::Window12) { 2 } else { 0 },
                 ..Counts::NONE
             },
             tensor_cores: true,

@@ -69,9 +69,14 @@ pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
     GEMV_BF16.iter().chain(GEMV_WINDOW12)
 }
 
+/// Every compiled matrix product for many tokens.
+pub fn gemms() -> impl Iterator<Item = &'static Gemm> {
+    GEMM.iter().chain(PLAIN_GEMM)
+}
+
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    let gemms = GEMM.iter().map(Gemm::entry);
+    let gemms = gemms().map(Gemm::entry);
     gemvs()
         .map(Gemv::entry)
         .chain(gemms)
