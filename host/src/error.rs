@@ -74,6 +74,33 @@ pub enum Error {
     )]
     Fp32Weights,
 
+    /// A number of BF16 terms that no weights are split into.
+    #[error(
+        "{given} BF16 terms per weight were asked for; weights are kept as 1, 2 or 3 terms: pass 2 for router weights in FP32"
+    )]
+    Terms {
+        /// What was asked for.
+        given: usize,
+    },
+
+    /// A router configuration that is not JSON of the right form.
+    #[error(
+        "the router configuration cannot be read: {0}; it is a JSON object with `score` and `top_k`, and no key that is not among those \
+         documented"
+    )]
+    RouterJson(String),
+
+    /// A router configuration that no gate computes.
+    #[error("router configuration: {what} is {given}; {allowed}")]
+    RouterConfig {
+        /// Which part of it.
+        what: &'static str,
+        /// What was asked for.
+        given: String,
+        /// What is allowed.
+        allowed: String,
+    },
+
     /// Weights that would need a cast nobody asked for.
     #[error(
         "weights are {given}; this build computes with BF16 weights only: cast them explicitly (`--cast bf16`), which rounds them"

@@ -23,6 +23,7 @@ mod projection;
 #[cfg(feature = "cuda")]
 pub mod raw;
 pub mod reference;
+pub mod router;
 mod shape;
 pub mod suites;
 pub mod weights;

@@ -244,6 +244,7 @@ impl Kernels {
             .ok_or_else(|| unknown(plan.instance.name))?;
         let gemv = GemvArgs {
             x,
+            x_stride: shape.k() as u64,
             weights: weights.units(),
             y: y_at,
             m: m as u32,

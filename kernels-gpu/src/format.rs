@@ -1,7 +1,7 @@
 //! How the weights of a format become the A fragments of the tensor cores.
 
 use crate::instances::{GemvArgs, Window12Args};
-use crate::layout::{BF16_STEP_BYTES, TOKEN_BLOCK, UNIT_STEPS, WINDOW12_PLANE_BYTES};
+use crate::layout::{BF16_STEP_BYTES, BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_STEPS, WINDOW12_PLANE_BYTES};
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{bits, global, warp};
 
@@ -12,9 +12,11 @@ pub(crate) type Fragments = [[u32; 4]; UNIT_STEPS];
 pub(crate) trait Weights: Copy {
     /// What is read ahead of the units: see [`Weights::ahead`].
     type Ahead: Copy;
+    /// Terms that add up to a weight.
+    const TERMS: usize;
 
-    /// The lane's fragments of a unit; `unit` is where the unit lies, plus 16 bytes per lane.
-    unsafe fn fragments(self, unit: SharedAddr) -> Fragments;
+    /// The lane's fragments of one term of a unit; `unit` is where the unit lies, plus 16 bytes per lane.
+    unsafe fn fragments(self, unit: SharedAddr, term: usize) -> Fragments;
 
     /// Starts on what the units leave out: the part of worker `share.0` of `share.1` of the `R` row blocks from `first_unit`
     /// on. Reads weights only, so it may come before the kernel ahead has ended.
@@ -30,17 +32,19 @@ pub(crate) trait Weights: Copy {
     );
 }
 
-/// BF16 weights: a step after the other, 16 bytes per lane.
+/// Weights that are sums of BF16 terms: a term after the other, in each a step after the other, 16 bytes per lane.
 #[derive(Clone, Copy)]
-pub(crate) struct Bf16;
+pub(crate) struct Bf16<const TERMS: usize>;
 
-impl Weights for Bf16 {
+impl<const TERMS: usize> Weights for Bf16<TERMS> {
     type Ahead = ();
+    const TERMS: usize = TERMS;
 
     #[inline(always)]
-    unsafe fn fragments(self, unit: SharedAddr) -> Fragments {
+    unsafe fn fragments(self, unit: SharedAddr, term: usize) -> Fragments {
         // SAFETY: as the caller promises.
-        let load = |step: usize| unsafe { shared::load_v4(unit + (step * BF16_STEP_BYTES) as u32) };
+        let load =
+            |step: usize| unsafe { shared::load_v4(unit + (term * BF16_UNIT_BYTES + step * BF16_STEP_BYTES) as u32) };
         [load(0), load(1), load(2), load(3)]
     }
 
@@ -125,9 +129,10 @@ impl Window12 {
 
 impl Weights for Window12 {
     type Ahead = Share;
+    const TERMS: usize = 1;
 
     #[inline(always)]
-    unsafe fn fragments(self, unit: SharedAddr) -> Fragments {
+    unsafe fn fragments(self, unit: SharedAddr, _: usize) -> Fragments {
         // SAFETY: as the caller promises.
         let plane = |p: usize| unsafe { shared::load_v4(unit + (p * WINDOW12_PLANE_BYTES) as u32) };
         let ([a, b, c, d], [e, f, g, h], codes) = (plane(0), plane(1), plane(2));
@@ -182,7 +187,7 @@ impl Weights for Window12 {
             // SAFETY: as in `ahead`.
             let begins = |r: u32| unsafe { self.start(first_unit + r) };
             let block = (1..R as u32).fold(0, |block, r| block + u32::from(at >= begins(r)));
-            let row_bytes = u64::from(args.k) * 2;
+            let row_bytes = args.x_stride * 2;
             let first = first_token + 2 * t;
             let mut address = args.x + u64::from(first) * row_bytes + u64::from(column) * 2;
             for q in 0..N {

@@ -1,4 +1,4 @@
-//! `gemv_<format>`: `y = x · Wᵀ` for few tokens, bound by the stream of the weights.
+//! `gemv_<format>` and `route_<format>`: `y = x · Wᵀ` for few tokens, bound by the stream of the weights.
 //!
 //! Weight rows are the M side of the tensor-core instruction and tokens its N side. A cluster serves `r` blocks of 16 rows
 //! for `n` blocks of 8 tokens; its warps split K into contiguous slices, `w` in each of `c` CTAs:
@@ -7,7 +7,7 @@
 //!            K →
 //!  rows      [ CTA 0: warp 0 | warp 1 | … | warp w-1 ][ CTA 1: warp 0 | … ] …      every warp: its own ring of bulk copies
 //!  16·r      └──────── partial sums, shared memory ───┘└──────────┘
-//!            └────────── CTA i adds the cluster's sums for its share of the outputs, in rank order ──────┘
+//!            └────────── CTA i adds the cluster's sums for its share of the tokens, in rank order ───────┘
 //! ```
 //!
 //! * Each warp streams its slice through a ring of its own, so no barrier of the CTA stands in the loop.
@@ -15,15 +15,20 @@
 //! * The order of every sum is fixed by the instance alone, so equal calls give equal bits.
 //! * The weights are asked for before `griddepcontrol.wait`: they stream in while the kernel before ends. They must
 //!   therefore not be written by that kernel; x and y may be.
+//! * What becomes of the sums is a parameter: they are y, or logits, which the last CTA of a token's takes through the gate.
 
 use crate::format::{Bf16, Weights, Window12};
+use crate::gate::{self, Tokens};
 use crate::instances::{
-    GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, Window12Args, for_each_gemv_bf16, for_each_gemv_window12,
+    GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, JoinArgs, ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3, RouteArgs,
+    Window12Args, for_each_gemv_bf16, for_each_gemv_window12, for_each_route_bf16, for_each_route_bf16x2,
+    for_each_route_bf16x3,
 };
+use crate::join::{Output, Sums, is_last};
 use crate::layout::{TOKEN_BLOCK, UNIT_K, UNIT_ROWS, UNIT_STEPS, units};
 use crate::ring::Ring;
 use cuda_std::shared::SharedAddr;
-use cuda_std::{cluster, convert, global, mma, pdl, shared, thread, warp};
+use cuda_std::{cluster, global, mma, pdl, shared, thread, warp};
 
 const fn find(table: &[Gemv], name: &str) -> Gemv {
     let mut at = 0;
@@ -91,11 +96,104 @@ fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
     (bound(index), bound(index + 1))
 }
 
+/// A CTA's share of a tile's sums: those of all the tile's rows for some of its tokens.
+struct Share {
+    /// The tile's number along the tokens, and this CTA's rank in the cluster.
+    tile: (u32, u32),
+    /// The first token of the share, and the first behind it.
+    tokens: (u32, u32),
+    /// Shared memory that nobody uses any more, and its bytes.
+    free: (SharedAddr, u32),
+}
+
+/// What becomes of the sums.
+trait Ending: Copy {
+    /// Takes the finished sum of a token and a weight row.
+    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32);
+
+    /// Comes when the CTA has stored its share.
+    unsafe fn finish<I: Instance>(self, args: &GemvArgs, share: Share);
+}
+
+#[inline(always)]
+fn index(args: &GemvArgs, token: u32, row: u32) -> u64 {
+    u64::from(token) * u64::from(args.n) + u64::from(row)
+}
+
+#[inline(always)]
+fn output(args: &GemvArgs) -> Output {
+    Output {
+        y: args.y,
+        fp32: args.y_fp32 != 0,
+    }
+}
+
+/// The sums are the result.
+#[derive(Clone, Copy)]
+struct Store;
+
+impl Ending for Store {
+    #[inline(always)]
+    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32) {
+        // SAFETY: as the caller promises.
+        unsafe { output(args).store(index(args, token, row), sum) };
+    }
+
+    #[inline(always)]
+    unsafe fn finish<I: Instance>(self, _: &GemvArgs, _: Share) {}
+}
+
+/// The sums are logits, which go through a gate: CTAs join them in global memory, and the last of those that share tokens finishes
+/// these.
+#[derive(Clone, Copy)]
+struct Route {
+    join: JoinArgs,
+}
+
+impl Ending for Route {
+    #[inline(always)]
+    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32) {
+        let index = index(args, token, row);
+        // SAFETY: as the caller promises.
+        unsafe {
+            if self.join.gate.top_k != 0 {
+                Sums::of_one_slice(&self.join).give(0, index, sum);
+            } else {
+                let scale = global::load_f32_or(self.join.scales + u64::from(row) * FP32, self.join.scales != 0, 1.0);
+                output(args).store(index, sum * scale);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish<I: Instance>(self, args: &GemvArgs, share: Share) {
+        let (tile, rank) = share.tile;
+        if self.join.gate.top_k == 0 || share.tokens.0 >= share.tokens.1 {
+            return;
+        }
+        let counter = tile * const { I::GEMV.cluster as u32 } + rank;
+        let row_tiles = args.n.div_ceil(const { I::GEMV.rows() as u32 });
+        let tokens = Tokens {
+            sums: Sums::of_one_slice(&self.join),
+            logits: output(args),
+            experts: args.n,
+        };
+        let warps = (warp::warp_id(), const { I::GEMV.warps as u32 });
+        // SAFETY: the host gives the counters and the gate's arguments; the whole CTA is here.
+        unsafe {
+            if is_last(&self.join, counter, row_tiles) {
+                gate::finish(tokens, &self.join, share.tokens, warps, share.free);
+            }
+        }
+    }
+}
+
 /// One CTA. `G`, `R`, `N` and `X` repeat the instance's parameters of these letters, as array lengths want them.
 #[inline(always)]
 unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(
     args: GemvArgs,
     format: I::Weights,
+    ending: impl Ending,
 ) {
     const { assert!(I::GEMV.groups == G && I::GEMV.row_blocks == R && I::GEMV.token_blocks == N && I::GEMV.x_values == X) };
     let warps = const { I::GEMV.warps as u32 };
@@ -164,7 +262,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         let token = first_token + (TOKEN_BLOCK * q) as u32 + g;
         let columns = if token < args.m { args.k } else { 0 };
         XRow {
-            address: args.x + u64::from(token) * u64::from(args.k) * BF16,
+            address: args.x + u64::from(token) * args.x_stride * BF16,
             columns,
         }
     });
@@ -177,7 +275,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         // x comes from the L2 cache while the weights are still on their way.
         let x: [[XFragments; N]; G] = core::array::from_fn(|u| {
             let k = (chunk * G as u32 + u as u32) * UNIT_K as u32 + t * LANE_K;
-            // SAFETY: the host has checked that x holds m rows of k values, aligned as X demands.
+            // SAFETY: the host has checked that x holds m tokens of k values, aligned as X demands.
             x_rows.map(|row| unsafe { row.load::<X>(k) })
         });
         // SAFETY: initialised before the warp barrier above.
@@ -186,12 +284,14 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
             if G == 1 || (u as u32) < groups_of(chunk) {
                 for (r, acc) in acc.iter_mut().enumerate() {
                     let unit = data + r as u32 * copy_bytes + u as u32 * unit_bytes;
-                    // SAFETY: inside the chunk that has just landed.
-                    let a = unsafe { format.fragments(unit) };
-                    for (step, &a) in a.iter().enumerate() {
-                        for (acc, x) in acc.iter_mut().zip(x) {
-                            // SAFETY: the loop is uniform over the warp.
-                            unsafe { mma::m16n8k16_bf16(acc, a, [x[2 * step], x[2 * step + 1]]) };
+                    for term in 0..I::Weights::TERMS {
+                        // SAFETY: inside the chunk that has just landed.
+                        let a = unsafe { format.fragments(unit, term) };
+                        for (step, &a) in a.iter().enumerate() {
+                            for (acc, x) in acc.iter_mut().zip(x) {
+                                // SAFETY: the loop is uniform over the warp.
+                                unsafe { mma::m16n8k16_bf16(acc, a, [x[2 * step], x[2 * step + 1]]) };
+                            }
                         }
                     }
                 }
@@ -221,7 +321,8 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
 
     let thread = thread::thread_idx_x();
     let threads = warps * warp::WARP_SIZE;
-    let live = (args.m - first_token).min(const { I::GEMV.tokens() as u32 }) * rows;
+    let live_tokens = (args.m - first_token).min(const { I::GEMV.tokens() as u32 });
+    let live = live_tokens * rows;
     let partials = base + const { I::GEMV.ring_offset() as u32 };
     let cta_sum = |output: u32| {
         let at = partials + (output / rows * stride + output % rows) * 4;
@@ -233,55 +334,56 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     let store = |output: u32, sum: f32| {
         let (token, row) = (first_token + output / rows, row_tile * rows + output % rows);
         if row < args.n {
-            let index = u64::from(token) * u64::from(args.n) + u64::from(row);
-            // SAFETY: the host has checked that y holds m rows of n values of its type; each is written by one thread of
-            // the grid.
-            unsafe {
-                if args.y_fp32 != 0 {
-                    global::store_u32(args.y + index * FP32, sum.to_bits());
-                } else {
-                    global::store_u16(args.y + index * BF16, convert::f32_to_bf16(sum));
-                }
-            }
+            // SAFETY: inside `[m, n]`, and by this thread alone.
+            unsafe { ending.store(&args, token, row, sum) };
         }
     };
+    // Rank i finishes the i-th share of the tokens.
+    let share_tokens = live_tokens.div_ceil(ctas);
+    let share = share_tokens * rows;
     if ctas == 1 {
         let mut output = thread;
         while output < live {
             store(output, cta_sum(output));
             output += threads;
         }
-        return;
+    } else {
+        // Each CTA mails its sums to the CTA that finishes them.
+        let mail = base + const { I::GEMV.mail_offset() as u32 };
+        let slot = |source: u32, index: u32| -> SharedAddr { mail + (source * share + index) * 4 };
+        cluster::wait();
+        let mut output = thread;
+        while output < live {
+            let owner = output / share;
+            let to = cluster::map_shared(slot(rank, output - owner * share), owner);
+            // SAFETY: every CTA of the cluster has started, and none exits before the barrier below.
+            unsafe { cluster::store_f32(to, cta_sum(output)) };
+            output += threads;
+        }
+        cluster::arrive();
+        cluster::wait();
+        let mut index = thread;
+        while index < share && rank * share + index < live {
+            // SAFETY: every CTA has mailed its sums before the barrier above.
+            let sum = (0..ctas).fold(0f32, |sum, source| {
+                sum + unsafe { shared::load_f32(slot(source, index)) }
+            });
+            store(rank * share + index, sum);
+            index += threads;
+        }
     }
-
-    // Each CTA mails its sums to the CTA that finishes them: rank i finishes the i-th share of the outputs.
-    let share = live.div_ceil(ctas).max(1);
-    let mail = base + const { I::GEMV.mail_offset() as u32 };
-    let slot = |source: u32, index: u32| -> SharedAddr { mail + (source * share + index) * 4 };
-    cluster::wait();
-    let mut output = thread;
-    while output < live {
-        let owner = output / share;
-        let to = cluster::map_shared(slot(rank, output - owner * share), owner);
-        // SAFETY: every CTA of the cluster has started, and none exits before the barrier below.
-        unsafe { cluster::store_f32(to, cta_sum(output)) };
-        output += threads;
-    }
-    cluster::arrive();
-    cluster::wait();
-    let mut index = thread;
-    while index < share && rank * share + index < live {
-        // SAFETY: every CTA has mailed its sums before the barrier above.
-        let sum = (0..ctas).fold(0f32, |sum, source| {
-            sum + unsafe { shared::load_f32(slot(source, index)) }
-        });
-        store(rank * share + index, sum);
-        index += threads;
-    }
+    let bound = |rank: u32| first_token + (rank * share_tokens).min(live_tokens);
+    let share = Share {
+        tile: (thread::block_idx_y(), rank),
+        tokens: (bound(rank), bound(rank + 1)),
+        free: (partials, warps * ring_bytes),
+    };
+    // SAFETY: the share's sums are stored; nobody reads the partial sums any more.
+    unsafe { ending.finish::<I>(&args, share) };
 }
 
 macro_rules! instance {
-    ($weights:ident, $table:ident, $name:ident) => {
+    (($weights:ty), $table:ident, $name:ident) => {
         #[allow(non_camel_case_types)]
         enum $name {}
         impl Instance for $name {
@@ -293,11 +395,11 @@ macro_rules! instance {
 
 macro_rules! bf16_entries {
     ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
-        instance!(Bf16, GEMV_BF16, $name);
+        instance!((Bf16<1>), GEMV_BF16, $name);
         #[unsafe(no_mangle)]
         unsafe extern "ptx-kernel" fn $name(args: GemvArgs) {
             // SAFETY: the host checks what it launches.
-            unsafe { gemv::<$name, $g, $r, $n, $x>(args, Bf16) }
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args, Bf16, Store) }
         }
     )* };
 }
@@ -305,12 +407,35 @@ for_each_gemv_bf16!(bf16_entries);
 
 macro_rules! window12_entries {
     ($($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
-        instance!(Window12, GEMV_WINDOW12, $name);
+        instance!((Window12), GEMV_WINDOW12, $name);
         #[unsafe(no_mangle)]
         unsafe extern "ptx-kernel" fn $name(args: Window12Args) {
             // SAFETY: the host checks what it launches.
-            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Window12::new(&args)) }
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Window12::new(&args), Store) }
         }
     )* };
 }
 for_each_gemv_window12!(window12_entries);
+
+macro_rules! route_entries {
+    ($terms:literal $table:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => { $(
+        instance!((Bf16<$terms>), $table, $name);
+        #[unsafe(no_mangle)]
+        unsafe extern "ptx-kernel" fn $name(args: RouteArgs) {
+            // SAFETY: the host checks what it launches.
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Bf16, Route { join: args.join }) }
+        }
+    )* };
+}
+macro_rules! bf16_routes {
+    ($($rows:tt)*) => { route_entries!(1 ROUTE_BF16; $($rows)*); };
+}
+for_each_route_bf16!(bf16_routes);
+macro_rules! bf16x2_routes {
+    ($($rows:tt)*) => { route_entries!(2 ROUTE_BF16X2; $($rows)*); };
+}
+for_each_route_bf16x2!(bf16x2_routes);
+macro_rules! bf16x3_routes {
+    ($($rows:tt)*) => { route_entries!(3 ROUTE_BF16X3; $($rows)*); };
+}
+for_each_route_bf16x3!(bf16x3_routes);

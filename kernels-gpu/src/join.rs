@@ -1,19 +1,245 @@
-//! Placeholder.
-use core::arch::asm;
-use cuda_std::{shared, thread};
-#[inline(always)]
-pub(crate) unsafe fn last(counter: u64, arrivals: u32, flag: u32) -> bool {
-    thread::sync_threads();
-    unsafe {
-        if thread::thread_idx_x() == 0 {
-            let before: u32;
-            asm!("atom.add.acq_rel.gpu.global.u32 {0}, [{1}], 1;", out(reg32) before, in(reg64) counter, options(nostack));
-            if before + 1 == arrivals {
-                cuda_std::global::store_u32(counter, 0);
+//! How CTAs join their sums through global memory: where the sums lie, who was the last to add to them, and how results are
+//! stored.
+
+use crate::instances::JoinArgs;
+use cuda_std::{atomic, convert, global, thread};
+
+/// Bytes of a BF16 value.
+const BF16: u64 = 2;
+/// Bytes of an FP32 value, and of a counter.
+const FP32: u64 = 4;
+/// Slices that are read at once.
+const SLICES: usize = 4;
+/// Values of a 128-bit access.
+pub(crate) const QUAD: u32 = 4;
+
+/// The result, row-major `[m, n]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    /// Its address; 0 where nobody asks for it.
+    pub(crate) y: u64,
+    /// Whether it is FP32; else BF16.
+    pub(crate) fp32: bool,
+}
+
+impl Output {
+    /// Stores the value at `index`, if anybody asks for it.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, index: u64, value: f32) {
+        // SAFETY: the host has checked that y holds m rows of n values of its type; each is written by one thread of the grid.
+        unsafe {
+            if self.y == 0 {
+            } else if self.fp32 {
+                global::store_u32(self.y + index * FP32, value.to_bits());
+            } else {
+                global::store_u16(self.y + index * BF16, convert::f32_to_bf16(value));
             }
-            shared::store_f32(flag, if before + 1 == arrivals { 1.0 } else { 0.0 });
         }
-        thread::sync_threads();
-        shared::load_f32(flag) != 0.0
     }
+}
+
+/// Four values that lie together, accessed at once where all of them are there and aligned.
+impl Output {
+    /// Stores the first `count` values of four from `index` on, where anybody asks for them.
+    #[inline(always)]
+    pub(crate) unsafe fn store_quad(self, index: u64, values: [f32; 4], count: u32) {
+        if self.y == 0 {
+            return;
+        }
+        // SAFETY: as for `store`.
+        unsafe {
+            if self.fp32 {
+                store_quad(self.y + index * FP32, values, count);
+                return;
+            }
+            let (at, values) = (self.y + index * BF16, values.map(convert::f32_to_bf16));
+            if count == QUAD && at % 8 == 0 {
+                let pair = |i: usize| u32::from(values[i]) | u32::from(values[i + 1]) << 16;
+                global::store_v2(at, [pair(0), pair(2)]);
+                return;
+            }
+            for (i, value) in values.iter().enumerate() {
+                global::store_u16_if(at + i as u64 * BF16, *value, (i as u32) < count);
+            }
+        }
+    }
+}
+
+/// Stores the first `count` of four values.
+#[inline(always)]
+unsafe fn store_quad(at: u64, values: [f32; 4], count: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count == QUAD && at % 16 == 0 {
+            global::store_v4(at, values.map(f32::to_bits));
+            return;
+        }
+        for (i, value) in values.iter().enumerate() {
+            global::store_u32_if(at + i as u64 * FP32, value.to_bits(), (i as u32) < count);
+        }
+    }
+}
+
+/// Loads the first `count` of four values past the L1 cache, zeros for the rest.
+#[inline(always)]
+unsafe fn load_quad(at: u64, count: u32) -> [f32; 4] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count == QUAD && at % 16 == 0 {
+            return atomic::load_relaxed_v4_f32(at);
+        }
+        let load = |i: u32| atomic::load_relaxed_f32_or_zero(at + u64::from(i) * FP32, i < count);
+        [load(0), load(1), load(2), load(3)]
+    }
+}
+
+/// The sums in global memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Sums {
+    at: u64,
+    slice_bytes: u64,
+    slices: u32,
+    /// Whether they are added atomically, to zeros; else every slice stores its own.
+    atomic: bool,
+}
+
+impl Sums {
+    /// The sums of `outputs` results, as the arguments want them joined.
+    #[inline(always)]
+    pub(crate) fn new(join: &JoinArgs, outputs: u64) -> Self {
+        let atomic = join.serial == 0;
+        Sums {
+            at: join.sums,
+            slice_bytes: outputs * FP32,
+            slices: if atomic { 1 } else { join.slices },
+            atomic,
+        }
+    }
+
+    /// Sums that come from one slice, which stores them.
+    #[inline(always)]
+    pub(crate) fn of_one_slice(join: &JoinArgs) -> Self {
+        Sums {
+            at: join.sums,
+            slice_bytes: 0,
+            slices: 1,
+            atomic: false,
+        }
+    }
+
+    /// Gives the sum of `slice` for the output `index`.
+    #[inline(always)]
+    pub(crate) unsafe fn give(&self, slice: u32, index: u64, sum: f32) {
+        let at = self.at + index * FP32;
+        // SAFETY: the host gives a sum for every output, and for every slice where they don't share it.
+        unsafe {
+            if self.atomic {
+                atomic::add_relaxed_f32(at, sum);
+            } else {
+                global::store_u32(at + u64::from(slice) * self.slice_bytes, sum.to_bits());
+            }
+        }
+    }
+
+    /// Takes the finished sums of the outputs `first + i · step` for which `live(i)` holds, zeros elsewhere: adds the slices in
+    /// their order, or leaves zeros where they were added atomically.
+    ///
+    /// For the CTA that [`is_last`] has elected.
+    #[inline(always)]
+    pub(crate) unsafe fn take<const COUNT: usize>(
+        &self,
+        first: u64,
+        step: u32,
+        live: impl Fn(usize) -> bool,
+    ) -> [f32; COUNT] {
+        let at = |i: usize| self.at + (first + i as u64 * u64::from(step)) * FP32;
+        let slice_at = |i: usize, slice: u32| at(i) + u64::from(slice) * self.slice_bytes;
+        // SAFETY: predicated; every slice has given its sums, which the election has made visible, past the L1 cache.
+        let load = |i: usize, slice: u32| unsafe { atomic::load_relaxed_f32_or_zero(slice_at(i, slice), live(i)) };
+        let mut sums: [f32; COUNT] = core::array::from_fn(|i| load(i, 0));
+        let mut slice = 1;
+        // Several slices are asked for before the first has come.
+        while slice + SLICES as u32 <= self.slices {
+            let more: [[f32; COUNT]; SLICES] =
+                core::array::from_fn(|s| core::array::from_fn(|i| load(i, slice + s as u32)));
+            for more in more {
+                sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            }
+            slice += SLICES as u32;
+        }
+        while slice < self.slices {
+            let more: [f32; COUNT] = core::array::from_fn(|i| load(i, slice));
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            slice += 1;
+        }
+        if self.atomic {
+            for i in 0..COUNT {
+                if live(i) {
+                    // SAFETY: nobody else touches them before the next launch.
+                    unsafe { atomic::store_relaxed_u32(at(i), 0) };
+                }
+            }
+        }
+        sums
+    }
+}
+
+impl Sums {
+    /// Gives the sums of `slice` for the first `count` of the four outputs from `index` on.
+    #[inline(always)]
+    pub(crate) unsafe fn give_quad(&self, slice: u32, index: u64, sums: [f32; 4], count: u32) {
+        let at = self.at + index * FP32;
+        // SAFETY: as for `give`.
+        unsafe {
+            if self.atomic {
+                for (i, sum) in sums.iter().enumerate() {
+                    atomic::add_relaxed_f32_if(at + i as u64 * FP32, *sum, (i as u32) < count);
+                }
+            } else {
+                store_quad(at + u64::from(slice) * self.slice_bytes, sums, count);
+            }
+        }
+    }
+
+    /// Takes the finished sums of the first `count` of the four outputs from `index` on, like [`Sums::take`].
+    #[inline(always)]
+    pub(crate) unsafe fn take_quad(&self, index: u64, count: u32) -> [f32; 4] {
+        let at = self.at + index * FP32;
+        // SAFETY: as for `take`.
+        unsafe {
+            let mut sums = load_quad(at, count);
+            for slice in 1..self.slices {
+                let more = load_quad(at + u64::from(slice) * self.slice_bytes, count);
+                for (sum, more) in sums.iter_mut().zip(&more) {
+                    *sum += more;
+                }
+            }
+            if self.atomic {
+                store_quad(at, [0.0; 4], count);
+            }
+            sums
+        }
+    }
+}
+
+/// Counts this CTA at counter `index`; true, for the whole CTA, where it is the last of `arrivals`. That one sees what all of them
+/// wrote before, by loads past the L1 cache, and leaves the counter at zero.
+///
+/// Every thread of the CTA calls it.
+#[inline(always)]
+pub(crate) unsafe fn is_last(join: &JoinArgs, index: u32, arrivals: u32) -> bool {
+    let counter = join.counters + u64::from(index) * FP32;
+    // What all threads of the CTA wrote comes before the addition, which releases it.
+    thread::sync_threads();
+    let mut last = false;
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: the host gives the counters of the grid.
+        unsafe {
+            last = atomic::add_acq_rel_u32(counter, 1) == arrivals - 1;
+            if last {
+                atomic::store_relaxed_u32(counter, 0);
+            }
+        }
+    }
+    thread::sync_threads_or(last)
 }

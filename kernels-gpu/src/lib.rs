@@ -13,6 +13,8 @@ mod floor;
 #[cfg(target_arch = "nvptx64")]
 mod format;
 #[cfg(target_arch = "nvptx64")]
+mod gate;
+#[cfg(target_arch = "nvptx64")]
 mod gemm;
 #[cfg(target_arch = "nvptx64")]
 mod gemm_plain;
@@ -22,5 +24,7 @@ mod gemv;
 mod join;
 #[cfg(target_arch = "nvptx64")]
 mod ring;
+#[cfg(target_arch = "nvptx64")]
+mod score;
 #[cfg(target_arch = "nvptx64")]
 mod tile_sum;

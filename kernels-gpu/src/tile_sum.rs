@@ -10,11 +10,12 @@
 //!        └── else: to the sums in global memory (atomically, or to a place of the slice's own); whoever comes last there finishes them
 //! ```
 
-use crate::instances::{Gemm, GemmArgs, JoinArgs, Purpose};
-use crate::join;
+use crate::gate;
+use crate::instances::{Gemm, GemmArgs, Purpose};
+use crate::join::{self, Output, QUAD, Sums};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 use cuda_std::shared::{self, SharedAddr};
-use cuda_std::{cluster, convert, global, thread, warp};
+use cuda_std::{cluster, global, thread, warp};
 
 /// A compiled matrix product.
 pub(crate) trait Instance {
@@ -29,14 +30,10 @@ pub(crate) fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
     (bound(index), bound(index + 1))
 }
 
-/// Values of a 128-bit access.
-const QUAD: u32 = 4;
 /// CTAs of a cluster, at most.
 const MAX_CLUSTER: usize = 8;
 /// Bytes of an FP32 value.
 const FP32: u64 = 4;
-/// Bytes of a BF16 value.
-const BF16: u64 = 2;
 
 /// The part of the output that a CTA works at, and who else does.
 #[derive(Clone, Copy)]
@@ -135,7 +132,8 @@ impl<'a> Tile<'a> {
             // SAFETY: the host gives sums and y of these sizes.
             unsafe {
                 if joined {
-                    self.contribute(token, row, sum);
+                    self.sums()
+                        .give_quad(thread::block_idx_y(), self.index(token, row), sum, self.rows_at(row));
                 } else {
                     self.store(token, row, sum);
                 }
@@ -143,11 +141,11 @@ impl<'a> Tile<'a> {
             at += threads;
         }
         cluster::arrive();
+        cluster::wait();
         if joined {
-            // SAFETY: as above, and a counter for each share of a tile.
+            // SAFETY: this share has been given.
             unsafe { self.join::<I>(gate, (first, last)) };
         }
-        cluster::wait();
     }
 
     /// Of four rows from `row` of the tile on, how many the weights have.
@@ -162,86 +160,65 @@ impl<'a> Tile<'a> {
         u64::from(self.first_token + token) * u64::from(self.args.n) + u64::from(self.first_row + row)
     }
 
-    /// Values of a slice's own sums, `[m, n]`; none where the slices share them.
     #[inline(always)]
-    fn slice_len(&self) -> u64 {
-        if self.args.join.serial == 0 {
-            0
-        } else {
-            u64::from(self.args.m) * u64::from(self.args.n)
-        }
+    fn sums(&self) -> Sums {
+        Sums::new(&self.args.join, u64::from(self.args.m) * u64::from(self.args.n))
     }
 
-    /// Adds four rows of a token to the sums in global memory.
     #[inline(always)]
-    unsafe fn contribute(&self, token: u32, row: u32, sum: [f32; 4]) {
-        let JoinArgs { sums, serial, .. } = self.args.join;
-        let slice = u64::from(thread::block_idx_y());
-        let at = sums + (slice * self.slice_len() + self.index(token, row)) * FP32;
-        let rows = self.rows_at(row);
-        // SAFETY: as the caller promises. Serial sums have one writer each.
-        unsafe {
-            if serial == 0 {
-                for (i, value) in sum.iter().enumerate() {
-                    global::add_f32_if(at + i as u64 * FP32, *value, (i as u32) < rows);
-                }
-            } else {
-                store_quad(at, sum, rows);
-            }
+    fn output(&self) -> Output {
+        Output {
+            y: self.args.y,
+            fp32: self.args.y_fp32 != 0,
         }
     }
 
     /// Stores four finished rows of a token to y.
     #[inline(always)]
-    unsafe fn store(&self, token: u32, row: u32, sum: [f32; 4]) {
-        let rows = self.rows_at(row);
-        let (y, scales) = (self.args.y, self.args.join.scales);
-        let mut sum = sum;
+    unsafe fn store(&self, token: u32, row: u32, mut sums: [f32; 4]) {
+        let (rows, scales) = (self.rows_at(row), self.args.join.scales);
         if scales != 0 {
-            for (i, value) in sum.iter_mut().enumerate() {
+            for (i, sum) in sums.iter_mut().enumerate() {
                 let at = scales + (u64::from(self.first_row + row) + i as u64) * FP32;
                 // SAFETY: the host gives n factors.
-                *value *= unsafe { global::load_f32_or_zero(at, (i as u32) < rows) };
+                *sum *= unsafe { global::load_f32_or(at, (i as u32) < rows, 1.0) };
             }
         }
-        let index = self.index(token, row);
-        // SAFETY: the host gives m rows of n values; each is written by one thread of the grid.
-        unsafe {
-            if self.args.y_fp32 != 0 {
-                store_quad(y + index * FP32, sum, rows);
-                return;
-            }
-            let values = sum.map(convert::f32_to_bf16);
-            let at = y + index * BF16;
-            if rows == QUAD && at % 8 == 0 {
-                let pair = |i: usize| u32::from(values[i]) | u32::from(values[i + 1]) << 16;
-                global::store_v2(at, [pair(0), pair(2)]);
-                return;
-            }
-            for (i, value) in values.iter().enumerate() {
-                global::store_u16_if(at + i as u64 * BF16, *value, (i as u32) < rows);
-            }
-        }
+        // SAFETY: inside `[m, n]`, and by this thread alone.
+        unsafe { self.output().store_quad(self.index(token, row), sums, rows) };
     }
 
     /// Counts this CTA's contribution to a share of tokens; whoever is last finishes them.
     #[inline(always)]
     unsafe fn join<I: Instance>(&self, gate: bool, (first, last): (u32, u32)) {
-        let JoinArgs { counters, slices, .. } = self.args.join;
+        let join = &self.args.join;
         let row_tiles = thread::grid_dim_x() / self.ctas;
         // A gate wants all rows of its tokens.
         let (tile, arrivals) = if gate {
-            (self.token_tile, slices * row_tiles)
+            (self.token_tile, join.slices * row_tiles)
         } else {
-            (self.token_tile * row_tiles + self.row_tile, slices)
+            (self.token_tile * row_tiles + self.row_tile, join.slices)
         };
-        let counter = counters + u64::from(tile * self.ctas + self.rank) * 4;
-        let flag = self.base + const { I::GEMM.flag_offset() as u32 };
-        // SAFETY: as the caller promises; the whole CTA comes here.
-        if unsafe { !join::last(counter, arrivals, flag) } {
+        // SAFETY: the host gives a counter for each share of a tile; the whole CTA comes here.
+        if unsafe { !join::is_last(join, tile * self.ctas + self.rank, arrivals) } {
             return;
         }
         if gate {
+            let tokens = gate::Tokens {
+                sums: self.sums(),
+                logits: self.output(),
+                experts: self.args.n,
+            };
+            let share = (self.first_token + first, self.first_token + last);
+            let warps = (warp::warp_id(), const { I::GEMM.threads() as u32 / warp::WARP_SIZE });
+            let free = const {
+                (
+                    I::GEMM.tile_offset() as u32,
+                    (I::GEMM.shared_bytes() - I::GEMM.tile_offset()) as u32,
+                )
+            };
+            // SAFETY: the host gives the gate's arguments; the tiles' part of shared memory has been left by the cluster.
+            unsafe { gate::finish(tokens, join, share, warps, (self.base + free.0, free.1)) };
             return;
         }
         let quads = const { I::GEMM.rows() as u32 / QUAD };
@@ -250,61 +227,10 @@ impl<'a> Tile<'a> {
             let (token, row) = (first + at / quads, at % quads * QUAD);
             // SAFETY: every slice's sums are there, and nobody else works at them any more.
             unsafe {
-                let sum = self.joined_sum(token, row);
-                self.store(token, row, sum);
+                let sums = self.sums().take_quad(self.index(token, row), self.rows_at(row));
+                self.store(token, row, sums);
             }
             at += const { I::GEMM.threads() as u32 };
         }
-    }
-
-    /// What the slices have put together for four rows of a token. Sums that they share are zeros again after.
-    #[inline(always)]
-    unsafe fn joined_sum(&self, token: u32, row: u32) -> [f32; 4] {
-        let JoinArgs {
-            sums, slices, serial, ..
-        } = self.args.join;
-        let at = sums + self.index(token, row) * FP32;
-        let rows = self.rows_at(row);
-        // SAFETY: as the caller promises.
-        unsafe {
-            if serial == 0 {
-                let sum = load_quad(at, rows);
-                store_quad(at, [0.0; 4], rows);
-                return sum;
-            }
-            let mut sum = [0f32; 4];
-            for slice in 0..slices {
-                let part = load_quad(at + u64::from(slice) * self.slice_len() * FP32, rows);
-                sum = core::array::from_fn(|i| sum[i] + part[i]);
-            }
-            sum
-        }
-    }
-}
-
-/// Stores the first `count` of four values, at once where they lie together.
-#[inline(always)]
-unsafe fn store_quad(at: u64, values: [f32; 4], count: u32) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if count == QUAD && at % 16 == 0 {
-            global::store_v4(at, values.map(f32::to_bits));
-            return;
-        }
-        for (i, value) in values.iter().enumerate() {
-            global::store_u32_if(at + i as u64 * FP32, value.to_bits(), (i as u32) < count);
-        }
-    }
-}
-
-/// Loads the first `count` of four values past the L1 cache, zeros for the rest.
-#[inline(always)]
-unsafe fn load_quad(at: u64, count: u32) -> [f32; 4] {
-    // SAFETY: as the caller promises.
-    unsafe {
-        if count == QUAD && at % 16 == 0 {
-            return global::load_relaxed_v4(at).map(f32::from_bits);
-        }
-        core::array::from_fn(|i| global::load_relaxed_f32_or_zero(at + i as u64 * FP32, (i as u32) < count))
     }
 }

@@ -54,6 +54,7 @@ impl Chain {
         ] {
             let args = GemvArgs {
                 x,
+                x_stride: k as u64,
                 weights,
                 y,
                 m: M as u32,

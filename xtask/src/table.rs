@@ -20,7 +20,10 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .counts
         .list()
         .fold(spec, |spec, (mnemonic, count)| spec.count(mnemonic, count as u32));
-    if let Some(gemv) = instances::gemvs().find(|gemv| gemv.name == entry.name) {
+    if let Some(gemv) = instances::gemvs()
+        .chain(instances::routes())
+        .find(|gemv| gemv.name == entry.name)
+    {
         promise_wide_loads(spec, gemv)
     } else if let Some(gemm) = instances::gemms().find(|gemm| gemm.name == entry.name) {
         promise_products(spec, gemm)
@@ -59,14 +62,14 @@ fn promise_wide_loads(spec: EntrySpec, gemv: &instances::Gemv) -> EntrySpec {
     let units = gemv.groups * gemv.row_blocks;
     let octets = units * UNIT_STEPS;
     let spec = spec
-        .promise_in_main_loop("HMMA", (octets * gemv.token_blocks) as u32)
+        .promise_in_main_loop("HMMA", (octets * gemv.format.terms() * gemv.token_blocks) as u32)
         .promise_in_main_loop("LDS.128", (units * gemv.format.wide_loads()) as u32);
     if gemv.x_values != 8 {
         return spec;
     }
     let spec = spec.promise_in_main_loop("LDG.128", (X_LOADS * gemv.groups * gemv.token_blocks) as u32);
     match gemv.format {
-        instances::Format::Bf16 => spec,
+        instances::Format::Bf16 | instances::Format::Bf16x2 | instances::Format::Bf16x3 => spec,
         instances::Format::Window12 => spec
             .promise_in_main_loop("PRMT", 6 * octets as u32)
             .max_integers_in_main_loop((INTEGERS_PER_OCTET * octets) as u32),

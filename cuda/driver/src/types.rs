@@ -198,8 +198,96 @@ pub mod jit_option {
     pub const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
 }
 
+/// `CUtensorMap`: what a tensor copy needs to know of its tensor, opaque: whichever driver is in use reads it alone.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUtensorMap {
+    /// 128 bytes without meaning to others.
+    pub opaque: [u64; 16],
+}
+
+impl Default for CUtensorMap {
+    /// Zeros, which no kernel can use: room for `cuTensorMapEncodeTiled` to write to.
+    fn default() -> Self {
+        CUtensorMap { opaque: [0; 16] }
+    }
+}
+
+/// The numbers of `CUtensorMapDataType`.
+pub mod tensor_map_data_type {
+    /// Unsigned, 8 bits.
+    pub const UINT8: u32 = 0;
+    /// Unsigned, 16 bits.
+    pub const UINT16: u32 = 1;
+    /// Unsigned, 32 bits.
+    pub const UINT32: u32 = 2;
+    /// Signed, 32 bits.
+    pub const INT32: u32 = 3;
+    /// Unsigned, 64 bits.
+    pub const UINT64: u32 = 4;
+    /// Signed, 64 bits.
+    pub const INT64: u32 = 5;
+    /// Half precision.
+    pub const FLOAT16: u32 = 6;
+    /// Single precision.
+    pub const FLOAT32: u32 = 7;
+    /// Double precision.
+    pub const FLOAT64: u32 = 8;
+    /// bfloat16.
+    pub const BFLOAT16: u32 = 9;
+    /// Single precision, subnormals flushed.
+    pub const FLOAT32_FTZ: u32 = 10;
+    /// TF32.
+    pub const TFLOAT32: u32 = 11;
+    /// TF32, subnormals flushed.
+    pub const TFLOAT32_FTZ: u32 = 12;
+}
+
+/// The numbers of `CUtensorMapInterleave`.
+pub mod tensor_map_interleave {
+    /// Rows lie as the strides say.
+    pub const NONE: u32 = 0;
+    /// Channels lie in slices of 16 bytes.
+    pub const BYTES_16: u32 = 1;
+    /// Channels lie in slices of 32 bytes.
+    pub const BYTES_32: u32 = 2;
+}
+
+/// The numbers of `CUtensorMapSwizzle`.
+pub mod tensor_map_swizzle {
+    /// A box lies in shared memory as it is.
+    pub const NONE: u32 = 0;
+    /// Its pieces of 16 bytes are permuted within 32 bytes.
+    pub const BYTES_32: u32 = 1;
+    /// Within 64 bytes.
+    pub const BYTES_64: u32 = 2;
+    /// Within 128 bytes.
+    pub const BYTES_128: u32 = 3;
+}
+
+/// The numbers of `CUtensorMapL2promotion`.
+pub mod tensor_map_l2_promotion {
+    /// L2 fetches what is asked for.
+    pub const NONE: u32 = 0;
+    /// It fetches 64 bytes at once.
+    pub const BYTES_64: u32 = 1;
+    /// It fetches 128 bytes at once.
+    pub const BYTES_128: u32 = 2;
+    /// It fetches 256 bytes at once.
+    pub const BYTES_256: u32 = 3;
+}
+
+/// The numbers of `CUtensorMapFloatOOBfill`.
+pub mod tensor_map_fill {
+    /// Zeros take the places outside the tensor.
+    pub const ZERO: u32 = 0;
+    /// A NaN takes them.
+    pub const NAN: u32 = 1;
+}
+
 const _: () = {
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<CUlaunchAttribute>() == 72);
     assert!(std::mem::offset_of!(CUlaunchAttribute, value) == 8);
+    assert!(size_of::<CUtensorMap>() == 128 && align_of::<CUtensorMap>() == 64);
 };

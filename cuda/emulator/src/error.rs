@@ -164,6 +164,9 @@ pub enum FaultKind {
     SharedRace,
     /// Asynchronous copies misused: read before their completion was seen, overwritten in flight, left in flight at exit.
     AsyncCopy,
+    /// Asynchronous matrix products misused: registers touched before the wait, fences left out, matrices overwritten while
+    /// they are read, or a warpgroup whose warps do not agree.
+    AsyncMatrix,
     /// An aligned instruction in a partly active warp.
     PartialWarp,
     /// Another CTA's shared memory touched before the cluster is known to have started.
@@ -191,6 +194,7 @@ impl fmt::Display for FaultKind {
             FaultKind::UninitialisedShared => "shared memory read before it was written",
             FaultKind::SharedRace => "shared-memory race between warps",
             FaultKind::AsyncCopy => "misuse of an asynchronous copy",
+            FaultKind::AsyncMatrix => "misuse of an asynchronous matrix product",
             FaultKind::PartialWarp => "aligned instruction in a partly active warp",
             FaultKind::RemoteBeforeStart => "remote access before the cluster has started",
             FaultKind::RemoteAfterExit => "remote access to a CTA that may have exited",

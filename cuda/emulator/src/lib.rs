@@ -17,9 +17,11 @@ mod program;
 
 pub mod num;
 pub mod parse;
+pub mod tensor_map;
 
 pub use counters::{Counters, Traffic};
 pub use error::{AccessError, BadLaunch, Error, Fault, FaultKind, PtxError};
 pub use launch::{Launch, LaunchId, Limits, Options, Outcome, launch};
 pub use memory::Memory;
 pub use module::{EntryInfo, GlobalInfo, Module, ParamInfo};
+pub use tensor_map::TensorMap;

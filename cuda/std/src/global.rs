@@ -61,6 +61,36 @@ pub unsafe fn load_u64_or_zero(address: u64, live: bool) -> u64 {
     value
 }
 
+/// `ld.global.f32` where `live`, `or` elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_f32_or(address: u64, live: bool, or: f32) -> f32 {
+    let value: f32;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.f32 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
+    };
+    value
+}
+
+/// `ld.global.u8` where `live`, `or` elsewhere.
+///
+/// # Safety
+/// Where `live`, the byte at `address` is readable.
+#[inline(always)]
+pub unsafe fn load_u8_or(address: u64, live: bool, or: u32) -> u32 {
+    let value: u32;
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.u8 {0}, [{1}]; }}",
+            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
+    };
+    value
+}
+
 /// `st.global.b16`.
 ///
 /// # Safety
@@ -130,63 +160,5 @@ pub unsafe fn store_v4(address: u64, values: [u32; 4]) {
     unsafe {
         asm!("st.global.v4.b32 [{0}], {{{1}, {2}, {3}, {4}}};", in(reg64) address, in(reg32) values[0],
             in(reg32) values[1], in(reg32) values[2], in(reg32) values[3], options(nostack))
-    };
-}
-
-/// `ld.global.f32` where `live`, zero elsewhere.
-///
-/// # Safety
-/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
-#[inline(always)]
-pub unsafe fn load_f32_or_zero(address: u64, live: bool) -> f32 {
-    let value: f32;
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0; @p ld.global.f32 {0}, [{1}]; }}",
-            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), options(readonly, nostack))
-    };
-    value
-}
-
-/// `ld.relaxed.gpu.global.f32` where `live`, zero elsewhere: past the L1 cache, as atomics have left it.
-///
-/// # Safety
-/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
-#[inline(always)]
-pub unsafe fn load_relaxed_f32_or_zero(address: u64, live: bool) -> f32 {
-    let value: f32;
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0; @p ld.relaxed.gpu.global.f32 {0}, [{1}]; }}",
-            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), options(nostack))
-    };
-    value
-}
-
-/// `ld.relaxed.gpu.global.v4.b32`: past the L1 cache, as atomics have left it.
-///
-/// # Safety
-/// `address` is a multiple of 16 and its 16 bytes are readable.
-#[inline(always)]
-pub unsafe fn load_relaxed_v4(address: u64) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: as the caller promises.
-    unsafe {
-        asm!("ld.relaxed.gpu.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, options(nostack))
-    };
-    [a, b, c, d]
-}
-
-/// `red.relaxed.gpu.global.add.f32` where `live`.
-///
-/// # Safety
-/// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
-#[inline(always)]
-pub unsafe fn add_f32_if(address: u64, value: f32, live: bool) {
-    // SAFETY: predicated on `live`, under which the caller promises a writable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p red.relaxed.gpu.global.add.f32 [{0}], {1}; }}",
-            in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
     };
 }

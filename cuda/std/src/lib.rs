@@ -17,11 +17,13 @@
 #![feature(abi_unadjusted, asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx)]
 #![allow(internal_features)]
 
+pub mod atomic;
 pub mod bits;
 pub mod bulk_copy;
 pub mod cluster;
 pub mod convert;
 pub mod global;
+pub mod math;
 pub mod matrix;
 pub mod mbarrier;
 pub mod mma;

@@ -66,3 +66,41 @@ pub unsafe fn store_f32(address: SharedAddr, value: f32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
 }
+
+macro_rules! word_accesses {
+    ($($load:ident $store:ident $ty:ident $bytes:literal $suffix:literal $class:ident;)*) => { $(
+        #[doc = concat!("`ld.shared.", $suffix, "`.")]
+        ///
+        /// # Safety
+        #[doc = concat!("`address` is a multiple of ", $bytes, " and its ", $bytes, " bytes were written before by this thread")]
+        /// or by one ordered before it.
+        #[inline(always)]
+        pub unsafe fn $load(address: SharedAddr) -> $ty {
+            let value: $ty;
+            // SAFETY: as the caller promises.
+            unsafe {
+                asm!(concat!("ld.shared.", $suffix, " {0}, [{1}];"),
+                    out($class) value, in(reg32) address, options(readonly, nostack))
+            };
+            value
+        }
+
+        #[doc = concat!("`st.shared.", $suffix, "`.")]
+        ///
+        /// # Safety
+        #[doc = concat!("`address` is a multiple of ", $bytes, " inside this CTA's shared memory, and no other thread touches")]
+        /// it unordered.
+        #[inline(always)]
+        pub unsafe fn $store(address: SharedAddr, value: $ty) {
+            // SAFETY: as the caller promises.
+            unsafe {
+                asm!(concat!("st.shared.", $suffix, " [{0}], {1};"), in(reg32) address, in($class) value, options(nostack))
+            };
+        }
+    )* };
+}
+
+word_accesses! {
+    load_u32 store_u32 u32 4 "b32" reg32;
+    load_u64 store_u64 u64 8 "b64" reg64;
+}

@@ -2,6 +2,12 @@
 
 use core::arch::nvptx;
 
+#[allow(improper_ctypes)]
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+    fn barrier_red_or(barrier: u32, predicate: bool) -> bool;
+}
+
 macro_rules! special_registers {
     ($($(#[$doc:meta])* $name:ident = $intrinsic:ident;)*) => { $(
         $(#[$doc])*
@@ -35,4 +41,11 @@ special_registers! {
 pub fn sync_threads() {
     // SAFETY: the intrinsic is convergent; every thread of the CTA reaches it because kernels call it in straight line.
     unsafe { nvptx::_syncthreads() }
+}
+
+/// `barrier.cta.red.or.pred.aligned 0`: like [`sync_threads`], and tells every thread whether `predicate` holds in any.
+#[inline(always)]
+pub fn sync_threads_or(predicate: bool) -> bool {
+    // SAFETY: convergent; every thread of the CTA reaches it because kernels call it in straight line.
+    unsafe { barrier_red_or(0, predicate) }
 }

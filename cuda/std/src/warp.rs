@@ -1,4 +1,5 @@
-//! Lanes of a warp (PTX ISA §9.7.9 shuffles, §9.7.13.2 `bar.warp.sync`).
+//! Lanes of a warp (PTX ISA §9.7.9 shuffles, §9.7.13.2 `bar.warp.sync`, §9.7.13.9 `vote.sync`, §9.7.13.11
+//! `redux.sync`).
 
 use crate::thread::thread_idx_x;
 
@@ -13,6 +14,10 @@ unsafe extern "unadjusted" {
     fn shfl_sync_bfly(mask: u32, value: u32, lane_mask: u32, clamp: u32) -> u32;
     #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
     fn shfl_sync_idx(mask: u32, value: u32, lane: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot_sync(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.umax"]
+    fn redux_sync_umax(value: u32, mask: u32) -> u32;
 }
 
 /// The thread's lane in its warp, for a one-dimensional CTA.
@@ -46,4 +51,18 @@ pub fn warp_shuffle_xor(mask: u32, value: u32, lane_mask: u32) -> u32 {
 pub fn warp_shuffle_idx(mask: u32, value: u32, idx: u32) -> u32 {
     // SAFETY: convergent; every lane of `mask` calls it.
     unsafe { shfl_sync_idx(mask, value, idx, 31) }
+}
+
+/// `vote.sync.ballot.b32`: a bit for every lane of `mask`, set where the lane's `predicate` holds.
+#[inline(always)]
+pub fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
+    // SAFETY: convergent; every lane of `mask` calls it.
+    unsafe { vote_ballot_sync(mask, predicate) }
+}
+
+/// `redux.sync.max.u32`: the largest value of the lanes of `mask`.
+#[inline(always)]
+pub fn warp_reduce_max(mask: u32, value: u32) -> u32 {
+    // SAFETY: convergent; every lane of `mask` calls it.
+    unsafe { redux_sync_umax(value, mask) }
 }

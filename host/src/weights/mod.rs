@@ -2,4 +2,5 @@
 
 pub mod bf16;
 pub mod cast;
+pub mod split;
 pub mod window12;

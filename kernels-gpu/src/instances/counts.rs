@@ -1,8 +1,8 @@
-//! How often barriers and warp-wide instructions occur.
+//! How often barriers, warp-wide and atomic instructions occur.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $field:ident: $mnemonic:literal;)*) => {
-        /// How often each barrier and warp-wide instruction occurs in the PTX of an entry.
+        /// How often each barrier, warp-wide and atomic instruction occurs in the PTX of an entry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Counts {
             $($(#[$doc])* pub $field: usize,)*
@@ -16,11 +16,6 @@ macro_rules! counts {
             pub fn list(&self) -> impl Iterator<Item = (&'static str, usize)> {
                 [$(($mnemonic, self.$field)),*].into_iter()
             }
-
-            /// Both together.
-            pub const fn plus(self, other: Self) -> Self {
-                Counts { $($field: self.$field + other.$field,)* }
-            }
         }
     };
 }
@@ -28,6 +23,8 @@ macro_rules! counts {
 counts! {
     /// Barriers of the CTA.
     bar_sync: "bar.sync";
+    /// Barriers of the CTA that reduce a predicate.
+    bar_red: "barrier.red";
     /// Barriers of a warp.
     bar_warp_sync: "bar.warp.sync";
     /// Arrivals at the cluster's barrier.
@@ -52,4 +49,8 @@ counts! {
     redux_sync: "redux.sync";
     /// Votes of a warp's lanes.
     vote_sync: "vote.sync";
+    /// Atomic operations with an answer.
+    atom: "atom";
+    /// Atomic operations without.
+    red: "red";
 }

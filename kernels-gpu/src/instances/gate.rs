@@ -1,11 +1,21 @@
 //! What a router's gate is given.
 
+use super::WARP;
+
 /// Experts that a gate can choose from, at most.
 pub const MAX_EXPERTS: usize = 1024;
 /// Experts that a gate can choose, at most.
 pub const MAX_TOP_K: usize = 32;
 /// Groups of experts, at most.
 pub const MAX_GROUPS: usize = 32;
+
+/// Experts that a warp works on at once.
+pub const GATE_TILE: usize = 256;
+
+/// Bytes of shared memory that a warp needs to finish a token: for every expert a logit and a pair of words, and a pair per lane.
+pub const fn gate_bytes(experts: usize) -> usize {
+    experts.div_ceil(GATE_TILE) * GATE_TILE * 12 + WARP * 8
+}
 
 /// How a logit becomes a score; the number is [`GateArgs::score`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

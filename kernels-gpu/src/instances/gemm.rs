@@ -1,6 +1,6 @@
 //! The table of the matrix products for many tokens, dense and of routers.
 
-use super::{BARRIER_BYTES, Counts, Entry, WARP};
+use super::{Counts, Entry, WARP};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 
 /// What becomes of the sums.
@@ -185,11 +185,6 @@ impl Gemm {
         TILE_OFFSET
     }
 
-    /// Where a word lies that tells the CTA whether it is the last: behind the ring's barriers, a full and an empty one per stage.
-    pub const fn flag_offset(&self) -> usize {
-        2 * self.stages * BARRIER_BYTES
-    }
-
     /// Stages whose products go into one accumulator of the tensor cores; `usize::MAX` for all. A product for BF16's eight
     /// bits takes what comes.
     pub const fn stages_per_part(&self) -> usize {
@@ -254,7 +249,8 @@ impl Gemm {
             cluster: 1,
             tensor_maps: 2 * tensor,
             counts: Counts {
-                bar_sync: 4,
+                bar_sync: 3,
+                bar_red: 1,
                 bar_warp_sync: tensor,
                 cluster_arrive: 2,
                 cluster_wait: 2,

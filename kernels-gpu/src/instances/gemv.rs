@@ -1,14 +1,16 @@
 //! The table of the GEMVs, and what they are given.
 
-use super::{BARRIER_BYTES, Counts, Entry, RING_ALIGN, WARP};
+use super::{BARRIER_BYTES, Counts, Entry, RING_ALIGN, ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3, WARP};
 use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
 
 /// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemvArgs {
-    /// Activations, BF16 row-major `[m, k]`.
+    /// Activations, BF16: `m` tokens of `k` values.
     pub x: u64,
+    /// Values between the starts of two tokens of x.
+    pub x_stride: u64,
     /// Weights in the order of [`crate::layout`], 16-byte aligned.
     pub weights: u64,
     /// Output, row-major `[m, n]`, BF16 or FP32.
@@ -58,6 +60,10 @@ pub struct Exception {
 pub enum Format {
     /// BF16 as it is.
     Bf16,
+    /// FP32 as a sum of two BF16 terms, in rows that a power of two scales.
+    Bf16x2,
+    /// FP32 as a sum of three BF16 terms: all 24 bits.
+    Bf16x3,
     /// 12 bits per weight, lossless with the exceptions apart.
     Window12,
 }
@@ -66,16 +72,36 @@ impl Format {
     /// Bytes of a unit.
     pub const fn unit_bytes(self) -> usize {
         match self {
-            Format::Bf16 => BF16_UNIT_BYTES,
+            Format::Bf16 | Format::Bf16x2 | Format::Bf16x3 => self.terms() * BF16_UNIT_BYTES,
             Format::Window12 => WINDOW12_UNIT_BYTES,
         }
     }
 
-    /// Every compiled GEMV over weights of this format.
+    /// Terms that add up to a weight; a unit holds one after the other.
+    pub const fn terms(self) -> usize {
+        match self {
+            Format::Bf16 | Format::Window12 => 1,
+            Format::Bf16x2 => 2,
+            Format::Bf16x3 => 3,
+        }
+    }
+
+    /// Every compiled projection over weights of this format.
     pub const fn gemvs(self) -> &'static [Gemv] {
         match self {
             Format::Bf16 => GEMV_BF16,
+            Format::Bf16x2 | Format::Bf16x3 => &[],
             Format::Window12 => GEMV_WINDOW12,
+        }
+    }
+
+    /// Every compiled router for few tokens over weights of this format.
+    pub const fn routes(self) -> &'static [Gemv] {
+        match self {
+            Format::Bf16 => ROUTE_BF16,
+            Format::Bf16x2 => ROUTE_BF16X2,
+            Format::Bf16x3 => ROUTE_BF16X3,
+            Format::Window12 => &[],
         }
     }
 
@@ -83,6 +109,8 @@ impl Format {
     pub const fn name(self) -> &'static str {
         match self {
             Format::Bf16 => "bf16",
+            Format::Bf16x2 => "bf16x2",
+            Format::Bf16x3 => "bf16x3",
             Format::Window12 => "window12",
         }
     }
@@ -93,6 +121,25 @@ impl Format {
     }
 }
 
+/// What a kernel does with its sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// `gemv`: they are the result.
+    Store,
+    /// `route`: they are logits, which go through a gate.
+    Route,
+}
+
+impl Ending {
+    /// The name's beginning.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ending::Store => "gemv",
+            Ending::Route => "route",
+        }
+    }
+}
+
 /// One compiled GEMV: `y = x · Wᵀ` for weights in one format, a cluster of CTAs per [`Gemv::rows`] weight rows.
 ///
 /// The name spells the parameters in the order of the fields, a letter each.
@@ -100,6 +147,8 @@ impl Format {
 pub struct Gemv {
     /// The entry's name in the PTX.
     pub name: &'static str,
+    /// What becomes of the sums.
+    pub ending: Ending,
     /// The weights' format.
     pub format: Format,
     /// `w`: warps per CTA; they split K.
@@ -179,24 +228,26 @@ macro_rules! for_each_gemv_window12 {
 pub(crate) use {for_each_gemv_bf16, for_each_gemv_window12};
 
 macro_rules! gemv_rows {
-    ($format:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
-        &[$(Gemv {
-            name: stringify!($name), format: Format::$format, warps: $w, cluster: $c, stages: $s, groups: $g,
+    ($ending:ident $format:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
+        &[$($crate::instances::Gemv {
+            name: stringify!($name), ending: Ending::$ending, format: Format::$format, warps: $w, cluster: $c, stages: $s, groups: $g,
             token_blocks: $n, row_blocks: $r, x_values: $x, min_ctas: $ctas, max_registers: $regs,
         }),*]
     };
 }
+pub(super) use gemv_rows;
+
 macro_rules! bf16_rows {
     ($($rows:tt)*) => {
         /// Every compiled GEMV over BF16 weights.
-        pub const GEMV_BF16: &[Gemv] = gemv_rows!(Bf16; $($rows)*);
+        pub const GEMV_BF16: &[Gemv] = gemv_rows!(Store Bf16; $($rows)*);
     };
 }
 for_each_gemv_bf16!(bf16_rows);
 macro_rules! window12_rows {
     ($($rows:tt)*) => {
         /// Every compiled GEMV over `window12` weights.
-        pub const GEMV_WINDOW12: &[Gemv] = gemv_rows!(Window12; $($rows)*);
+        pub const GEMV_WINDOW12: &[Gemv] = gemv_rows!(Store Window12; $($rows)*);
     };
 }
 for_each_gemv_window12!(window12_rows);
@@ -255,7 +306,7 @@ impl Gemv {
 
     /// Dynamic shared memory of a CTA, in bytes.
     pub const fn shared_bytes(&self) -> usize {
-        let share = (self.rows() * self.tokens()).div_ceil(self.cluster);
+        let share = self.tokens().div_ceil(self.cluster) * self.rows();
         self.mail_offset() + if self.cluster > 1 { self.cluster * share * 4 } else { 0 }
     }
 
@@ -270,7 +321,7 @@ impl Gemv {
     }
 
     pub(super) const fn entry(&self) -> Entry {
-        let tensor_ops = UNIT_STEPS * self.groups * self.row_blocks * self.token_blocks;
+        let tensor_ops = UNIT_STEPS * self.format.terms() * self.groups * self.row_blocks * self.token_blocks;
         let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
         Entry {
             name: self.name,
@@ -287,7 +338,10 @@ impl Gemv {
                 cluster_wait: cluster_barriers,
                 mma_sync: tensor_ops,
                 shfl_sync: if matches!(self.format, Format::Window12) { 2 } else { 0 },
-                ..Counts::NONE
+                ..match self.ending {
+                    Ending::Store => Counts::NONE,
+                    Ending::Route => Counts::NONE,
+                }
             },
             tensor_cores: true,
         }

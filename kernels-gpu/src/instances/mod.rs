@@ -7,18 +7,25 @@ mod gate;
 mod gemm;
 mod gemv;
 mod join;
+mod route;
 
 pub use counts::Counts;
 pub use floor::{FLOOR_READ, Floor, FloorArgs};
-pub use gate::{BIAS_ON_LOGITS, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score};
+pub use gate::{
+    BIAS_ON_LOGITS, GATE_TILE, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score,
+    gate_bytes,
+};
 pub use gemm::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
-pub use gemv::{Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
+pub use gemv::{Ending, Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
 pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs};
+pub use route::{ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3};
 
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use {
-    floor::for_each_floor, gemm::for_each_gemm, gemm::for_each_plain_gemm, gemv::for_each_gemv_bf16,
-    gemv::for_each_gemv_window12,
+    floor::for_each_floor,
+    gemm::{for_each_gemm, for_each_plain_gemm},
+    gemv::{for_each_gemv_bf16, for_each_gemv_window12},
+    route::{for_each_route_bf16, for_each_route_bf16x2, for_each_route_bf16x3},
 };
 
 /// Lanes of a warp.
@@ -64,7 +71,7 @@ pub struct Entry {
     pub tensor_cores: bool,
 }
 
-/// Every compiled GEMV.
+/// Every compiled projection.
 pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
     GEMV_BF16.iter().chain(GEMV_WINDOW12)
 }
@@ -74,12 +81,17 @@ pub fn gemms() -> impl Iterator<Item = &'static Gemm> {
     GEMM.iter().chain(PLAIN_GEMM)
 }
 
+/// Every compiled router for few tokens.
+pub fn routes() -> impl Iterator<Item = &'static Gemv> {
+    ROUTE_BF16.iter().chain(ROUTE_BF16X2).chain(ROUTE_BF16X3)
+}
+
 /// Every entry of the PTX.
 pub fn entries() -> impl Iterator<Item = Entry> {
-    let gemms = gemms().map(Gemm::entry);
     gemvs()
+        .chain(routes())
         .map(Gemv::entry)
-        .chain(gemms)
+        .chain(gemms().map(Gemm::entry))
         .chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
@@ -94,11 +106,11 @@ mod tests {
 
     #[test]
     fn a_name_spells_the_parameters() {
-        for i in gemvs() {
+        for i in gemvs().chain(routes()) {
             let (w, c, s, g) = (i.warps, i.cluster, i.stages, i.groups);
             let (n, r, x) = (i.token_blocks, i.row_blocks, i.x_values);
-            let format = i.format.name();
-            assert_eq!(i.name, format!("gemv_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
+            let (ending, format) = (i.ending.name(), i.format.name());
+            assert_eq!(i.name, format!("{ending}_{format}_sm90_w{w}c{c}s{s}g{g}n{n}r{r}x{x}"));
         }
         for i in FLOOR_READ {
             assert_eq!(
@@ -119,8 +131,31 @@ mod tests {
 
     #[test]
     fn partial_sums_fit_the_ring_they_replace() {
-        for i in gemvs() {
+        for i in gemvs().chain(routes()) {
             assert!(i.tokens() * i.partial_stride() * 4 <= i.ring_bytes(), "{}", i.name);
+        }
+    }
+
+    #[test]
+    fn a_gate_fits_the_rings_it_replaces() {
+        for i in routes() {
+            let room = i.warps * i.ring_bytes();
+            assert!(gate_bytes(MAX_EXPERTS) <= room, "{}", i.name);
+            // Every token of a CTA's share has a warp of its own, for routers of an ordinary size.
+            assert!(
+                i.tokens().div_ceil(i.cluster) * gate_bytes(GATE_TILE) <= room,
+                "{}",
+                i.name
+            );
+        }
+    }
+
+    #[test]
+    fn routers_of_a_format_split_k_alike() {
+        for i in routes() {
+            let first = &i.format.routes()[0];
+            let split = |i: &Gemv| (i.warps, i.cluster, i.groups);
+            assert_eq!(split(i), split(first), "{}", i.name);
         }
     }
 

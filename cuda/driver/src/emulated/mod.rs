@@ -16,6 +16,7 @@ pub(crate) mod module;
 pub(crate) mod occupancy;
 mod state;
 pub(crate) mod stream;
+pub(crate) mod tensor_map;
 
 pub use ptx_emulator::{Counters, Traffic};
 

@@ -23,7 +23,7 @@ driver_api! { Ours:
     ) => occupancy::potential_cluster_size;
     cuGraphInstantiateWithParams(exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut c_void) => unsupported;
     cuTensorMapEncodeTiled(
-        map: *mut c_void,
+        map: *mut CUtensorMap,
         data_type: c_uint,
         rank: c_uint,
         address: *mut c_void,
@@ -35,5 +35,23 @@ driver_api! { Ours:
         swizzle: c_uint,
         l2_promotion: c_uint,
         out_of_bounds_fill: c_uint,
+    ) => tensor_map::encode_tiled;
+    cuTensorMapEncodeIm2col(
+        map: *mut CUtensorMap,
+        data_type: c_uint,
+        rank: c_uint,
+        address: *mut c_void,
+        dimensions: *const u64,
+        strides: *const u64,
+        lower_corner: *const c_int,
+        upper_corner: *const c_int,
+        channels_per_pixel: c_uint,
+        pixels_per_column: c_uint,
+        element_strides: *const c_uint,
+        interleave: c_uint,
+        swizzle: c_uint,
+        l2_promotion: c_uint,
+        out_of_bounds_fill: c_uint,
     ) => unsupported;
+    cuTensorMapReplaceAddress(map: *mut CUtensorMap, address: *mut c_void) => tensor_map::replace_address;
 }

@@ -25,7 +25,11 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         d.ops.push(Op::BulkWait { left });
         return Ok(());
     }
-    if parts.flag("prefetch") {
+    let prefetch = parts.flag("prefetch");
+    if parts.flag("tensor") {
+        return super::tensor::copy(d, parts, source, prefetch);
+    }
+    if prefetch {
         parts.one_of(&["L2"])?;
         parts.one_of(&["global"])?;
         let policy = hints(parts);
@@ -40,15 +44,7 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         d.ops.push(Op::Prefetch(Box::new(prefetch)));
         return Ok(());
     }
-    let mut space = || {
-        let name = parts.one_of(&["shared::cluster", "shared::cta", "global"])?;
-        Ok::<_, String>(match name {
-            "shared::cluster" => Space::Cluster,
-            "shared::cta" => Space::Shared,
-            _ => Space::Global,
-        })
-    };
-    let (to, from) = (space()?, space()?);
+    let (to, from) = (space(parts)?, space(parts)?);
     let by_barrier = match (to, from) {
         (Space::Cluster | Space::Shared, Space::Global) | (Space::Cluster, Space::Shared) => true,
         (Space::Global, Space::Shared) => false,
@@ -86,4 +82,14 @@ fn cp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     }
     d.ops.push(Op::Bulk(Box::new(bulk)));
     Ok(())
+}
+
+/// Takes the state space of one end of a copy.
+pub(super) fn space(parts: &mut Parts<'_>) -> Result<Space> {
+    let name = parts.one_of(&["shared::cluster", "shared::cta", "global"])?;
+    Ok(match name {
+        "shared::cluster" => Space::Cluster,
+        "shared::cta" => Space::Shared,
+        _ => Space::Global,
+    })
 }

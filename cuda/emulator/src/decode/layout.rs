@@ -93,6 +93,7 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
                     guard: inst.guard,
                     site,
                     counts: k + 1 == count,
+                    names_matrix_registers: false,
                 });
             }
         }
@@ -104,6 +105,7 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
                 guard,
                 site,
                 counts: false,
+                names_matrix_registers: false,
             });
         }
         program.block_of.resize(program.code.len(), block as u32);

@@ -147,10 +147,12 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
 
 fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let space = space(parts);
+    let [address] = d.operands(source)?;
+    if parts.flag("tensormap") {
+        return super::tensor::prefetch_map(d, address, space);
+    }
     parts.drop_prefixed("L1");
     parts.drop_prefixed("L2");
-    parts.flag("tensormap");
-    let [address] = d.operands(source)?;
     let prefetch = Prefetch {
         address: d.address(address, space)?,
         size: None,

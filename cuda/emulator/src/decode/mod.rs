@@ -12,12 +12,15 @@ mod integer;
 mod lanes;
 mod layout;
 mod logic;
+mod matrices;
 mod memory;
 mod moves;
 mod operand;
 mod parts;
 mod predicate;
 mod sync;
+mod tensor;
+mod wgmma;
 
 use std::collections::HashMap;
 
@@ -44,7 +47,9 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     memory::RULES,
     atomic::RULES,
     bulk::RULES,
+    matrices::RULES,
     sync::RULES,
+    wgmma::RULES,
 ];
 
 /// Most registers of one kernel; every warp has room for all of them.
@@ -134,6 +139,7 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
             line: source.line,
             text: source.text.clone(),
             opcode: source.opcode.join(".").into(),
+            matrix_registers: Box::default(),
         });
         lowered.push(layout::Lowered { ops, guard, site });
     }
@@ -147,8 +153,10 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
         line: entry.body.last().map_or(entry.line, |source| source.line),
         text: "(end of the kernel)".into(),
         opcode: "exit".into(),
+        matrix_registers: Box::default(),
     });
     layout::lay_out(lowered, &mut program);
+    decoder.note_matrix_registers(entry, &mut program);
     program.registers = decoder.registers;
     program.predicates = decoder.predicates;
     program.constants = decoder.constants;

@@ -24,7 +24,7 @@ impl Cluster<'_> {
     }
 
     /// Tells generic addresses apart: each space that occurs, its lanes, and where its window starts.
-    fn spaces(&self, space: Space, addresses: &Lanes, exec: Mask) -> [(Space, Mask, u64); 4] {
+    pub(super) fn spaces(&self, space: Space, addresses: &Lanes, exec: Mask) -> [(Space, Mask, u64); 4] {
         let nowhere = (Space::Global, 0, 0);
         if space != Space::Generic {
             return [(space, exec, 0), nowhere, nowhere, nowhere];
@@ -333,7 +333,7 @@ fn inside(at: u64, bytes: u64, size: usize) -> Option<usize> {
     (at.checked_add(bytes)? <= size as u64).then_some(at as usize)
 }
 
-fn outside(lane: usize, what: &str, address: u64, bytes: u64, size: usize) -> Box<Trouble> {
+pub(super) fn outside(lane: usize, what: &str, address: u64, bytes: u64, size: usize) -> Box<Trouble> {
     let detail = format!("{bytes} bytes of {what} memory at {address:#x} lie outside its {size} bytes");
     trouble(FaultKind::OutOfBounds, lane, detail)
 }

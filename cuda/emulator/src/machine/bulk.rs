@@ -5,7 +5,8 @@ use super::cluster::{Cluster, Next};
 use super::global::Place;
 use super::mbarrier::BYTES as BARRIER_BYTES;
 use super::report::{Trouble, trouble};
-use super::shadow::{Objection, Touch};
+use super::shadow::Touch;
+use super::tensor::Tile;
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{Bulk, Mask, Space, WARP};
@@ -24,14 +25,15 @@ pub(super) struct Flight {
     to: Target,
 }
 
-#[derive(Clone, Copy)]
-enum Source {
+pub(super) enum Source {
     Global(Place),
+    Tensor(Tile),
     Shared { rank: usize, at: usize, read: Epoch },
 }
 
-enum Target {
+pub(super) enum Target {
     Global(Place),
+    Tensor(Tile),
     /// The same offset in each of these CTAs, with an mbarrier at the same offset in each.
     Shared {
         ranks: Vec<usize>,
@@ -40,12 +42,32 @@ enum Target {
     },
 }
 
+impl Source {
+    /// Where it starts in shared memory, if it does.
+    pub(super) fn shared_at(&self) -> u64 {
+        match self {
+            Source::Shared { at, .. } => *at as u64,
+            Source::Global(_) | Source::Tensor(_) => 0,
+        }
+    }
+}
+
+impl Target {
+    /// Where it starts in shared memory, if it does.
+    pub(super) fn shared_at(&self) -> u64 {
+        match self {
+            Target::Shared { at, .. } => *at as u64,
+            Target::Global(_) | Target::Tensor(_) => 0,
+        }
+    }
+}
+
 impl Flight {
     /// Whether it will write this byte of a CTA's shared memory.
     pub(super) fn writes(&self, rank: usize, byte: usize) -> bool {
         match &self.to {
             Target::Shared { ranks, at, .. } => ranks.contains(&rank) && (*at..at + self.bytes).contains(&byte),
-            Target::Global(_) => false,
+            Target::Global(_) | Target::Tensor(_) => false,
         }
     }
 
@@ -106,7 +128,7 @@ impl Cluster<'_> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn shared_target(
+    pub(super) fn shared_target(
         &mut self,
         w: usize,
         lane: usize,
@@ -135,7 +157,7 @@ impl Cluster<'_> {
             let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {
                 let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
-                if matches!(objection, Objection::Race { .. }) {
+                if trouble.kind == FaultKind::SharedRace {
                     trouble.kind = FaultKind::AsyncCopy;
                 }
                 return Err(trouble);
@@ -151,7 +173,7 @@ impl Cluster<'_> {
         })
     }
 
-    fn shared_source(
+    pub(super) fn shared_source(
         &mut self,
         w: usize,
         lane: usize,
@@ -170,10 +192,10 @@ impl Cluster<'_> {
         Ok(Source::Shared { rank, at, read })
     }
 
-    fn launch_flight(&mut self, w: usize, lane: usize, site: u32, bytes: usize, from: Source, to: Target) {
+    pub(super) fn launch_flight(&mut self, w: usize, lane: usize, site: u32, bytes: usize, from: Source, to: Target) {
         let number = self.next_flight;
         self.next_flight += 1;
-        if let (Target::Global(_), Source::Shared { read, .. }) = (&to, from) {
+        if let (Target::Global(_) | Target::Tensor(_), Source::Shared { read, .. }) = (&to, &from) {
             let warp = &mut self.warps[w];
             if warp.bulk.is_empty() {
                 warp.bulk = vec![LaneGroups::default(); WARP];
@@ -201,15 +223,20 @@ impl Cluster<'_> {
         self.progress = true;
         let mut bytes = std::mem::take(&mut self.landing);
         bytes.resize(flight.bytes, 0);
-        match flight.from {
-            Source::Global(place) => self.view.allocation(place).read(place.at, &mut bytes),
-            Source::Shared { rank, at, .. } => bytes.copy_from_slice(&self.ctas[rank].shared[at..at + flight.bytes]),
+        match &flight.from {
+            Source::Global(place) => self.view.allocation(*place).read(place.at, &mut bytes),
+            Source::Tensor(tile) => tile.read(&self.view, &mut bytes),
+            &Source::Shared { rank, at, .. } => bytes.copy_from_slice(&self.ctas[rank].shared[at..at + flight.bytes]),
         }
         match &flight.to {
             Target::Global(place) => {
                 self.view.allocation(*place).write(place.at, &bytes, self.env.id);
                 let sectors = (place.at + bytes.len() as u64).div_ceil(32) - place.at / 32;
                 self.view.add(place.allocation, bytes.len() as u64, sectors, true);
+                self.rouse(flight.issuer);
+            }
+            Target::Tensor(tile) => {
+                tile.write(&mut self.view, &mut bytes, self.env.id);
                 self.rouse(flight.issuer);
             }
             Target::Shared { ranks, at, barrier } => {

@@ -12,7 +12,9 @@ use super::report::{Trouble, trouble};
 use super::schedule::Random;
 use super::warp::{Wait, Warp, lanes};
 use crate::error::{Fault, FaultKind};
-use crate::program::{CLUSTER_STRIDE, FULL, Inst, Lanes, Mask, Op, Reg, SHARED_WINDOW, Space, WARP, WINDOW_BYTES};
+use crate::program::{
+    CLUSTER_STRIDE, FULL, Inst, Lanes, Mask, Op, Reg, SHARED_WINDOW, Space, WARP, WARPGROUP, WINDOW_BYTES,
+};
 
 /// What an instruction leaves its lanes to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(super) struct Cluster<'a> {
     /// Copies under way.
     pub(super) flights: Vec<Flight>,
     pub(super) next_flight: u64,
+    /// Warpgroups that a CTA has room for, the last one perhaps in part.
+    pub(super) warpgroups: usize,
     /// mbarriers initialised so far.
     pub(super) mbarriers_made: usize,
     /// What strong stores have published, by address.
@@ -108,6 +112,7 @@ impl<'a> Cluster<'a> {
             cluster_barrier: ClusterBarrier::default(),
             flights: Vec::new(),
             next_flight: 0,
+            warpgroups: warps_per_cta.div_ceil(WARPGROUP),
             mbarriers_made: 0,
             published: HashMap::new(),
             view: View::new(env.allocations),
@@ -212,6 +217,13 @@ impl<'a> Cluster<'a> {
             let exec = mask & warp.pred(inst.guard);
             self.tally[pc as usize] += 1;
             self.executed += 1;
+            if inst.names_matrix_registers
+                && exec != 0
+                && let Err(trouble) = self.touch_held(w, exec, inst.site)
+            {
+                return Err(self.fault(w, inst.site, *trouble));
+            }
+            let warp = &mut self.warps[w];
             if exec == 0 || warp.execute(&inst.op, exec, self.env.constants) {
                 self.warps[w].group_mut().pc += 1;
                 continue;
@@ -240,9 +252,12 @@ impl<'a> Cluster<'a> {
             Op::Atomic(atomic) => self.atomic(w, atomic, exec, site)?,
             Op::Prefetch(prefetch) => self.prefetch(w, prefetch, exec)?,
             Op::Bulk(bulk) => self.bulk(w, bulk, exec, site)?,
+            Op::Tensor(tensor) => self.tensor(w, tensor, exec, site)?,
+            Op::Matrices(matrices) => return self.matrices(w, matrices, exec, site),
             Op::BulkCommit => self.bulk_commit(w, exec),
             Op::BulkWait { left } => return Ok(self.bulk_wait(w, exec, *left)),
             Op::Mma(mma) => return self.mma(w, mma, exec),
+            Op::Wgmma(wgmma) => return self.wgmma(w, wgmma, exec, site),
             Op::Mbarrier(mbarrier) => return self.mbarrier(w, mbarrier, exec, site),
             Op::Barrier(barrier) => return self.barrier(w, barrier, exec, site),
             Op::ClusterArrive { release, aligned } => return self.cluster_arrive(w, exec, *release, *aligned),
@@ -388,6 +403,10 @@ impl<'a> Cluster<'a> {
         }
         warp.recheck();
         let done = warp.done();
+        if done {
+            self.leave_warpgroup(w, exec.trailing_zeros() as usize)?;
+        }
+        let warp = &self.warps[w];
         let cta = &mut self.ctas[rank];
         cta.live_threads -= exec.count_ones();
         if done {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::clock::Clock;
 use super::mbarrier::Mbarrier;
 use super::shadow::Shadow;
+use super::warpgroup::Warpgroup;
 use crate::program::Mask;
 
 /// Barriers of a CTA.
@@ -19,6 +20,8 @@ pub(super) struct Cta {
     /// Live mbarrier objects, by offset into `shared`.
     pub(super) mbarriers: BTreeMap<u32, Mbarrier>,
     pub(super) barriers: [CtaBarrier; BARRIERS],
+    /// Empty until the first `wgmma`.
+    pub(super) warpgroups: Vec<Warpgroup>,
     pub(super) live_threads: u32,
     pub(super) live_warps: u32,
     /// Has let its dependents start.

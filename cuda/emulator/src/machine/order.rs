@@ -6,7 +6,20 @@ use std::sync::atomic::{self, Ordering::SeqCst};
 use super::cluster::Cluster;
 use super::report::{Trouble, trouble};
 use crate::error::FaultKind;
-use crate::program::{Fence, Order};
+use crate::program::{Fence, Order, WARPGROUP};
+
+/// Who acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Actor {
+    /// A warp.
+    Warp(usize),
+    /// A warp's bulk copies out of shared memory.
+    Reader(usize),
+    /// A warpgroup's matrix products.
+    Multiplier,
+    /// Copies that report to an mbarrier.
+    Copier,
+}
 
 impl Cluster<'_> {
     /// The actor that a warp is.
@@ -20,9 +33,26 @@ impl Cluster<'_> {
         FIRST_WARP + self.warps.len() + w
     }
 
+    /// The actor that the matrix products of a warp's warpgroup are.
+    pub(super) fn multiplier(&self, w: usize) -> usize {
+        let warp = &self.warps[w];
+        FIRST_WARP + 2 * self.warps.len() + warp.cta * self.warpgroups + warp.index as usize / WARPGROUP
+    }
+
     /// The actor that the copies of the `n`-th mbarrier are.
     pub(super) fn copier(&self, n: usize) -> usize {
-        FIRST_WARP + 2 * self.warps.len() + n
+        FIRST_WARP + 2 * self.warps.len() + self.ctas.len() * self.warpgroups + n
+    }
+
+    /// Who an actor is.
+    pub(super) fn who(&self, actor: usize) -> Actor {
+        let n = self.warps.len();
+        match actor - FIRST_WARP {
+            w if w < n => Actor::Warp(w),
+            r if r < 2 * n => Actor::Reader(r - n),
+            _ if actor < self.copier(0) => Actor::Multiplier,
+            _ => Actor::Copier,
+        }
     }
 
     /// The present moment of a warp.

@@ -1,7 +1,8 @@
 //! Telling what went wrong.
 
-use super::clock::{Epoch, FIRST_WARP};
+use super::clock::Epoch;
 use super::cluster::Cluster;
+use super::order::Actor;
 use super::shadow::{Objection, Touch};
 use super::warp::{Wait, lanes};
 use crate::error::{Fault, FaultKind};
@@ -47,13 +48,13 @@ impl Cluster<'_> {
         format!("line {} `{}`", site.line, site.text)
     }
 
-    /// Who an epoch belongs to: a warp, or the copies of one.
+    /// Who an epoch belongs to.
     fn name_actor(&self, epoch: Epoch) -> String {
-        let n = self.warps.len();
-        match epoch.actor() - FIRST_WARP {
-            w if w < n => self.name_warp(w),
-            r if r < 2 * n => format!("a bulk copy of {}", self.name_warp(r - n)),
-            _ => "a bulk copy".into(),
+        match self.who(epoch.actor()) {
+            Actor::Warp(w) => self.name_warp(w),
+            Actor::Reader(w) => format!("a bulk copy of {}", self.name_warp(w)),
+            Actor::Multiplier => "a matrix product".into(),
+            Actor::Copier => "a bulk copy".into(),
         }
     }
 
@@ -69,9 +70,11 @@ impl Cluster<'_> {
         let [x, y, z] = self.ctas[rank].at;
         let address = byte as u64 + u64::from(crate::program::SHARED_BASE);
         let place = format!("shared memory of CTA ({x}, {y}, {z}) at {address:#x}");
+        let multiplies = matches!(touch, Touch::CopyRead(read) if self.who(read.actor()) == Actor::Multiplier);
         let does = match touch {
             Touch::Read => "reads",
             Touch::Write => "writes",
+            Touch::CopyRead(_) if multiplies => "multiplies with",
             Touch::CopyRead(_) => "copies from",
             Touch::CopyWrite => "copies to",
         };
@@ -81,9 +84,14 @@ impl Cluster<'_> {
                 format!("{does} {place}, which nothing has written"),
             ),
             Objection::Unfenced { site } => (
-                FaultKind::AsyncCopy,
+                if multiplies {
+                    FaultKind::AsyncMatrix
+                } else {
+                    FaultKind::AsyncCopy
+                },
                 format!(
-                    "{does} {place}, written at {} with no `fence.proxy.async` between the two, so that the copy may not see it",
+                    "{does} {place}, written at {} with no `fence.proxy.async` between the two, so that it may not see what was \
+                     written",
                     self.name_site(site)
                 ),
             ),
@@ -102,17 +110,16 @@ impl Cluster<'_> {
                 )
             }
             Objection::Race { other, site, wrote } => {
-                let copied = other.actor() >= FIRST_WARP + self.warps.len();
-                let kind = if copied {
-                    FaultKind::AsyncCopy
-                } else {
-                    FaultKind::SharedRace
-                };
                 let did = if wrote { "wrote" } else { "read" };
-                let remedy = match (copied, wrote) {
-                    (true, true) => "wait on the copy's mbarrier first",
-                    (true, false) => "wait for the bulk group first",
-                    (false, _) => "a barrier must stand between the two",
+                let (kind, remedy) = match self.who(other.actor()) {
+                    Actor::Copier => (FaultKind::AsyncCopy, "wait on the copy's mbarrier first"),
+                    Actor::Reader(_) => (FaultKind::AsyncCopy, "wait for the bulk group first"),
+                    Actor::Multiplier => (
+                        FaultKind::AsyncMatrix,
+                        "wait for it with `wgmma.wait_group`, and let whoever overwrites the bytes know of that by a barrier",
+                    ),
+                    Actor::Warp(_) if multiplies => (FaultKind::AsyncMatrix, "a barrier must stand between the two"),
+                    Actor::Warp(_) => (FaultKind::SharedRace, "a barrier must stand between the two"),
                 };
                 (
                     kind,
@@ -152,6 +159,7 @@ impl Cluster<'_> {
                     Wait::Cluster => "waits for the cluster barrier".into(),
                     Wait::Sleep => "waits for a phase or a copy".into(),
                     Wait::Converge => "waits for the rest of its warp".into(),
+                    Wait::Warpgroup => "waits for the other warps of its warpgroup to take part".into(),
                     Wait::Members(members) => format!("waits for the lanes {members:#010x} of its warp"),
                 };
                 let line = format!(

@@ -1,6 +1,7 @@
 //! A warp: registers, and lanes in groups that share an instruction pointer.
 
 use super::clock::Clock;
+use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
 
 /// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for it,
@@ -23,6 +24,8 @@ pub(super) enum Wait {
     Converge,
     /// Lanes that the instruction's member mask names.
     Members(Mask),
+    /// The other warps of its warpgroup, which must take part in a matrix product.
+    Warpgroup,
 }
 
 /// Lanes that share an instruction pointer.
@@ -72,6 +75,8 @@ pub(super) struct Warp {
     pub(super) bulk: Vec<LaneGroups>,
     /// Bulk copies out of shared memory that it has issued.
     pub(super) copies_read: u32,
+    /// Matrix instructions of its warpgroup.
+    pub(super) products: Products,
 }
 
 /// One lane's copies from shared memory to global memory.
@@ -112,6 +117,7 @@ impl Warp {
             cluster_pending: 0,
             bulk: Vec::new(),
             copies_read: 0,
+            products: Products::default(),
         }
     }
 

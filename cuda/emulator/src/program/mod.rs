@@ -5,8 +5,10 @@
 
 use std::fmt;
 
+mod matrix;
 mod op;
 
+pub(crate) use matrix::*;
 pub(crate) use op::*;
 
 /// Lanes of a warp.
@@ -67,6 +69,8 @@ pub(crate) struct Site {
     pub(crate) line: u32,
     pub(crate) text: Box<str>,
     pub(crate) opcode: Box<str>,
+    /// The registers named here that matrix instructions use on their own time.
+    pub(crate) matrix_registers: Box<[Reg]>,
 }
 
 /// The first address of a CTA's own shared memory in the shared window. Zero is left out, so that null pointers are found.

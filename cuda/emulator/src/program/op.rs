@@ -1,6 +1,6 @@
 //! The compact instruction set.
 
-use super::Lanes;
+use super::{Lanes, Wgmma};
 use crate::parse::Special;
 
 /// A register of the warp, or from [`super::CONSTANT`] on a constant.
@@ -32,6 +32,8 @@ pub(crate) struct Inst {
     pub(crate) site: u32,
     /// Whether it counts as an instruction of the kernel: not what the decoder has added.
     pub(crate) counts: bool,
+    /// Whether its site has [`super::Site::matrix_registers`].
+    pub(crate) names_matrix_registers: bool,
 }
 
 /// What an instruction does. Destinations come first.
@@ -107,8 +109,12 @@ pub(crate) enum Op {
         members: Reg,
     },
     Mma(Box<Mma>),
+    Wgmma(Wgmma),
     Mbarrier(Box<Mbarrier>),
     Bulk(Box<Bulk>),
+    Tensor(Box<Tensor>),
+    /// `ldmatrix` and `stmatrix`
+    Matrices(Box<Matrices>),
     BulkCommit,
     BulkWait {
         left: u32,
@@ -344,4 +350,40 @@ pub(crate) struct Bulk {
     pub(crate) barrier: Option<Address>,
     /// The ranks that get a copy, as a mask.
     pub(crate) multicast: Option<Reg>,
+}
+
+/// A tensor copy.
+pub(crate) struct Tensor {
+    /// Where the tensor map is.
+    pub(crate) map: Address,
+    /// Where the box starts, along each axis; none where only the map is looked at.
+    pub(crate) coordinates: Box<[Reg]>,
+    pub(crate) kind: TensorKind,
+}
+
+/// What a tensor copy does with its box.
+pub(crate) enum TensorKind {
+    /// `cp.async.bulk.tensor` to shared memory.
+    Load {
+        to: Address,
+        barrier: Address,
+        /// The ranks that get a copy, as a mask.
+        multicast: Option<Reg>,
+    },
+    /// `cp.async.bulk.tensor` from shared memory.
+    Store { from: Address },
+    /// `cp.async.bulk.prefetch.tensor`
+    Prefetch,
+    /// `prefetch.tensormap`
+    PrefetchMap,
+}
+
+/// `ldmatrix` and `stmatrix`: 8 × 8 matrices of 16-bit elements, their rows in shared memory.
+pub(crate) struct Matrices {
+    /// Lane 8i + r says where row r of matrix i is.
+    pub(crate) address: Address,
+    pub(crate) transposed: bool,
+    pub(crate) store: bool,
+    /// One register per matrix.
+    pub(crate) regs: Box<[Reg]>,
 }

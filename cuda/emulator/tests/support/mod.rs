@@ -64,6 +64,11 @@ impl<'a> Run<'a> {
         self
     }
 
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.params.extend(bytes);
+        self
+    }
+
     pub(crate) fn u32(mut self, value: u32) -> Self {
         self.params.extend(value.to_le_bytes());
         self

@@ -1,4 +1,6 @@
-//! The FP64 reference, and how far a result lies from it.
+//! The FP64 references, and how far a result lies from them.
+
+pub mod gate;
 
 use crate::{Result, Shape};
 use half::bf16;
@@ -7,9 +9,29 @@ use rayon::prelude::*;
 /// The relative L2 error that a BF16 result may show: the rounding of an exact sum to BF16 alone is 1.7e-3.
 pub const TOLERANCE: f64 = 4e-3;
 
+/// The relative L2 error that logits of FP32 weights may show at most.
+pub const LOGITS_TOLERANCE: f64 = 1e-4;
+/// The relative L2 error that logits of FP32 weights of ordinary magnitude stay below, for up to 8192 columns.
+pub const LOGITS_GOAL: f64 = 5e-6;
+
 /// `y = x · Wᵀ` in FP64: `x` is `[m, K]`, `w` is `[N, K]`, the result `[m, N]`. Products of BF16 values are exact in FP64 and
 /// the order of the sum is fixed, so the result is the same on every machine.
 pub fn project(x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> Result<Vec<f64>> {
+    product(x, w, bf16::to_f64, shape, m)
+}
+
+/// [`project`] for FP32 weights: a router's logits.
+pub fn logits(x: &[bf16], w: &[f32], shape: Shape, m: usize) -> Result<Vec<f64>> {
+    product(x, w, f64::from, shape, m)
+}
+
+fn product<W: Copy + Sync>(
+    x: &[bf16],
+    w: &[W],
+    widen: impl Fn(W) -> f64 + Sync,
+    shape: Shape,
+    m: usize,
+) -> Result<Vec<f64>> {
     let (n, k) = (shape.n(), shape.k());
     Shape::check_len("x", x.len(), m, k)?;
     Shape::check_len("the weights", w.len(), n, k)?;
@@ -22,7 +44,7 @@ pub fn project(x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> Result<Vec<f64
     let by_row: Vec<f64> = w
         .par_chunks_exact(k)
         .flat_map_iter(|row| {
-            let row: Vec<f64> = row.iter().map(|v| v.to_f64()).collect();
+            let row: Vec<f64> = row.iter().map(|&v| widen(v)).collect();
             x.chunks_exact(k).map(move |x| dot(x, &row)).collect::<Vec<_>>()
         })
         .collect();
@@ -52,13 +74,23 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// Defined everywhere: elements that are both NaN, or both the same infinity, agree; any other element that is not finite
 /// makes the error infinite, as does a non-zero `y` against a reference of norm zero, or a difference in length.
 pub fn relative_error(y: &[bf16], reference: &[f64]) -> f64 {
+    distance(y, reference, bf16::to_f64, |r| bf16::from_f64(r).to_f64())
+}
+
+/// [`relative_error`] of FP32 results.
+pub fn relative_error_fp32(y: &[f32], reference: &[f64]) -> f64 {
+    distance(y, reference, f64::from, |r| f64::from(r as f32))
+}
+
+/// `rounded` gives what the result's type makes of a number: infinity beyond its range.
+fn distance<Y: Copy>(y: &[Y], reference: &[f64], widen: impl Fn(Y) -> f64, rounded: impl Fn(f64) -> f64) -> f64 {
     if y.len() != reference.len() {
         return f64::INFINITY;
     }
     let (mut off, mut norm) = (0.0, 0.0);
-    for (y, &r) in y.iter().zip(reference) {
-        // A sum beyond BF16's range is infinite once rounded, and rightly so.
-        let (y, beyond) = (y.to_f64(), bf16::from_f64(r).to_f64());
+    for (&y, &r) in y.iter().zip(reference) {
+        // A sum beyond the type's range is infinite once rounded, and rightly so.
+        let (y, beyond) = (widen(y), rounded(r));
         if !beyond.is_finite() || !y.is_finite() {
             if (y.is_nan() && beyond.is_nan()) || y == beyond {
                 continue;
@@ -126,5 +158,14 @@ mod tests {
         assert_eq!(relative_error(&[], &[]), 0.0);
         assert_eq!(relative_error(&bf(&[1.0]), &[]), f64::INFINITY);
         assert!((relative_error(&bf(&[3.0, 3.0]), &[3.0, 4.0]) - 0.2).abs() < 1e-12);
+        assert!((relative_error_fp32(&[3.0, 3.0], &[3.0, 4.0]) - 0.2).abs() < 1e-12);
+        assert_eq!(relative_error_fp32(&[f32::INFINITY], &[1e39]), 0.0);
+    }
+
+    #[test]
+    fn fp32_weights_are_not_rounded() {
+        let w = [1.000_000_1f32, 1e-30];
+        let logits = logits(&bf(&[1.0, 2.0]), &w, Shape::new(1, 2).unwrap(), 1).unwrap();
+        assert_eq!(logits, [f64::from(w[0]) + 2.0 * f64::from(w[1])]);
     }
 }

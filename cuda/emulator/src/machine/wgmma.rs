@@ -1,0 +1,166 @@
+//! `wgmma`: a warpgroup's matrix products.
+//!
+//! Each warp computes its sixteen rows when it issues the instruction. That the hardware does so later shows only in what is
+//! refused: the memory is entered as read by an actor of its own, which nobody knows to be done before a wait, and the
+//! registers belong to the instruction until then.
+
+use super::clock::Epoch;
+use super::cluster::{Cluster, Next};
+use super::descriptor::{Matrix, PIECE};
+use super::report::{Trouble, trouble};
+use super::shadow::Touch;
+use super::warpgroup::Step;
+use crate::error::FaultKind;
+use crate::num::mma_m16n8k16_bf16;
+use crate::program::{Described, FULL, Left, Mask, Multiply, Reg, SHARED_BASE, WARP, Wgmma};
+
+/// Rows of A that one warp multiplies.
+const ROWS: u32 = 16;
+/// Columns of a tile.
+const TILE: u32 = 8;
+/// The signs of a pair of BF16 elements.
+const SIGNS: u32 = 0x8000_8000;
+
+type Result<T = ()> = std::result::Result<T, Box<Trouble>>;
+
+impl Cluster<'_> {
+    pub(super) fn wgmma(&mut self, w: usize, wgmma: &Wgmma, exec: Mask, site: u32) -> Result<Next> {
+        if let Some(next) = self.aligned(w, exec, true)? {
+            return Ok(next);
+        }
+        let mut operands = ([0; 2], false);
+        if let Wgmma::Multiply(multiply) = wgmma {
+            operands = self.multiply_operands(w, multiply)?;
+        }
+        self.join_step(w, Step { site, operands })?;
+        match wgmma {
+            Wgmma::Fence => self.warps[w].products.fence(),
+            Wgmma::Commit => {
+                let products = &mut self.warps[w].products;
+                products.committed.push_back(products.issued);
+            }
+            Wgmma::Wait { left } => {
+                if let Next::Stay = self.wait_products(w, *left) {
+                    return Ok(Next::Stay);
+                }
+            }
+            Wgmma::Multiply(multiply) => self.multiply(w, multiply, operands, site)?,
+        }
+        self.end_step(w);
+        Ok(Next::Advance)
+    }
+
+    /// The descriptors of A and B, and whether the accumulators are added.
+    fn multiply_operands(&self, w: usize, multiply: &Multiply) -> Result<([u64; 2], bool)> {
+        let descriptor = |matrix: &Described| self.uniform(w, matrix.descriptor, FULL, "the matrix descriptor");
+        let a = match &multiply.a {
+            Left::Shared(a) => descriptor(a)?,
+            Left::Registers(_) => 0,
+        };
+        let add = self.warps[w].pred(multiply.add);
+        if add != 0 && add != FULL {
+            let detail = format!("scale-d differs between lanes: it is true in {add:#010x}");
+            return Err(trouble(FaultKind::BadInstruction, 0, detail));
+        }
+        Ok(([a, descriptor(&multiply.b)?], add == FULL))
+    }
+
+    fn multiply(
+        &mut self,
+        w: usize,
+        multiply: &Multiply,
+        ([a_bits, b_bits], add): ([u64; 2], bool),
+        site: u32,
+    ) -> Result {
+        self.take_registers(w, multiply, site)?;
+        let number = self.warps[w].products.issued + 1;
+        let columns = multiply.columns() as u32;
+        let first_row = self.warps[w].index % crate::program::WARPGROUP as u32 * ROWS;
+        let matrix = |name: &str, bits: u64, described: &Described, length: u32| {
+            Matrix::new(bits, described.transposed, length)
+                .map_err(|(kind, why)| trouble(kind, 0, format!("{name}: {why}")))
+        };
+        let b = matrix("B", b_bits, &multiply.b, columns)?;
+        self.read_matrix(w, "B", &b, (0, columns), number, site)?;
+        let mut fragment = match &multiply.a {
+            Left::Shared(described) => {
+                let a = matrix("A", a_bits, described, 4 * ROWS)?;
+                self.read_matrix(w, "A", &a, (first_row, ROWS), number, site)?;
+                let shared = &self.ctas[self.warps[w].cta].shared;
+                each_lane(|group, pair| {
+                    [(0, 0), (8, 0), (0, 8), (8, 8)]
+                        .map(|(row, k)| a.pair(shared, SHARED_BASE, first_row + group + row, pair + k))
+                })
+            }
+            Left::Registers(regs) => {
+                let values = regs.map(|reg| self.warps[w].registers[reg as usize]);
+                std::array::from_fn(|lane| values.map(|value| value[lane] as u32))
+            }
+        };
+        if multiply.negate[0] != multiply.negate[1] {
+            fragment.iter_mut().flatten().for_each(|pair| *pair ^= SIGNS);
+        }
+        for (tile, regs) in multiply.d.chunks_exact(4).enumerate() {
+            let shared = &self.ctas[self.warps[w].cta].shared;
+            let column = tile as u32 * TILE;
+            let b = each_lane(|group, pair| [0, 8].map(|k| b.pair(shared, SHARED_BASE, column + group, pair + k)));
+            self.multiply_tile(w, regs, &fragment, &b, add);
+        }
+        let products = &mut self.warps[w].products;
+        products.issued = number;
+        products.last = site;
+        self.rouse_siblings(w);
+        Ok(())
+    }
+
+    fn multiply_tile(&mut self, w: usize, regs: &[Reg], a: &[[u32; 4]; WARP], b: &[[u32; 2]; WARP], add: bool) {
+        let registers = &mut self.warps[w].registers;
+        let mut sums = [[0.0; 4]; WARP];
+        if add {
+            for (i, &reg) in regs.iter().enumerate() {
+                for (sum, &value) in sums.iter_mut().zip(&registers[reg as usize]) {
+                    sum[i] = f32::from_bits(value as u32);
+                }
+            }
+        }
+        let sums = mma_m16n8k16_bf16(a, b, &sums);
+        for (i, &reg) in regs.iter().enumerate() {
+            registers[reg as usize] = sums.map(|sum| u64::from(sum[i].to_bits()));
+        }
+    }
+
+    /// Enters the reading of a matrix into the books of the CTA's memory.
+    fn read_matrix(
+        &mut self,
+        w: usize,
+        name: &str,
+        matrix: &Matrix,
+        (first, length): (u32, u32),
+        number: u32,
+        site: u32,
+    ) -> Result {
+        let rank = self.warps[w].cta;
+        let size = self.ctas[rank].shared.len();
+        let touch = Touch::CopyRead(Epoch::new(self.multiplier(w), number, false));
+        for address in matrix.pieces(first, length) {
+            let inside =
+                (address.checked_sub(SHARED_BASE).map(|at| at as usize)).filter(|at| at + PIECE as usize <= size);
+            let Some(at) = inside else {
+                let detail = format!(
+                    "{name}: its descriptor asks for {PIECE} bytes of shared memory at {address:#x}, which lie outside the CTA's \
+                     {size} bytes at {SHARED_BASE:#x}"
+                );
+                return Err(trouble(FaultKind::OutOfBounds, 0, detail));
+            };
+            if let Err((byte, objection)) = self.touch(w, false, (rank, at, PIECE as usize), touch, site) {
+                return Err(self.objection(rank, byte, touch, 0, objection));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A fragment: `f` gets each lane's row or column within eight, and the first of its pair along the other direction.
+fn each_lane<T>(f: impl Fn(u32, u32) -> T) -> [T; WARP] {
+    std::array::from_fn(|lane| f(lane as u32 / 4, lane as u32 % 4 * 2))
+}

@@ -1,0 +1,161 @@
+//! The whole gate in FP64, written from its formulas.
+
+use crate::router::{BiasOn, Gate, Score};
+use crate::{Error, Result, Shape};
+
+/// Weights whose sum is smaller are divided by this instead of their sum.
+const LEAST_SUM: f64 = 1e-20;
+
+/// Experts and weights of every token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routed {
+    /// `[m, top_k]`, best first; -1 for padding.
+    pub ids: Vec<i32>,
+    /// `[m, top_k]`.
+    pub weights: Vec<f64>,
+}
+
+/// Which experts a token goes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Best first.
+    pub experts: Vec<usize>,
+    /// The smallest difference between two numbers whose order decided something. Logits that are off by less than about that lead to
+    /// the same experts.
+    pub margin: f64,
+}
+
+/// Chooses and weighs experts for the logits `[m, experts]`. `mask` holds a byte per token, 0 for padding.
+pub fn route(logits: &[f64], m: usize, gate: &Gate, mask: Option<&[u8]>) -> Result<Routed> {
+    Shape::check_len("the logits", logits.len(), m, gate.experts)?;
+    if let Some(mask) = mask {
+        Shape::check_len("the token mask", mask.len(), m, 1)?;
+    }
+    let mut routed = Routed {
+        ids: Vec::new(),
+        weights: Vec::new(),
+    };
+    for (token, logits) in logits.chunks_exact(gate.experts).enumerate() {
+        if mask.is_some_and(|mask| mask[token] == 0) {
+            routed.ids.extend(vec![-1; gate.top_k]);
+            routed.weights.extend(vec![0.0; gate.top_k]);
+            continue;
+        }
+        let experts = choose(logits, gate)?.experts;
+        routed.weights.extend(weigh(logits, gate, &experts)?);
+        routed.ids.extend(experts.iter().map(|&expert| expert as i32));
+    }
+    Ok(routed)
+}
+
+/// The experts that one token's logits choose.
+pub fn choose(logits: &[f64], gate: &Gate) -> Result<Choice> {
+    Shape::check_len("the logits", logits.len(), 1, gate.experts)?;
+    let (biased, scores) = scored(logits, gate);
+    // What experts are ordered by: a score that is not biased orders as its logit does, also where it is saturated.
+    let selection = gate.bias.as_ref().filter(|_| gate.bias_on == BiasOn::Selection);
+    let with_bias: Vec<f64> = match selection {
+        Some(bias) => scores.iter().zip(bias).map(|(s, &b)| s + f64::from(b)).collect(),
+        None => scores,
+    };
+    let keys = if selection.is_some() { &with_bias } else { &biased };
+
+    let size = gate.experts / gate.groups;
+    let group_scores: Vec<f64> = with_bias.chunks_exact(size).map(two_best).collect();
+    let mut groups: Vec<usize> = (0..gate.groups).collect();
+    groups.sort_by(|&a, &b| best_first(group_scores[a], group_scores[b]));
+    let (kept, dropped) = groups.split_at(gate.groups_kept);
+    let between = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::INFINITY } else { a - b };
+    let mut margin = match (kept.last(), dropped.first()) {
+        (Some(&last), Some(&first)) => between(group_scores[last], group_scores[first]),
+        _ => f64::INFINITY,
+    };
+
+    let mut experts: Vec<usize> = (0..gate.experts)
+        .filter(|expert| kept.contains(&(expert / size)))
+        .collect();
+    experts.sort_by(|&a, &b| best_first(keys[a], keys[b]));
+    for pair in experts.windows(2).take(gate.top_k) {
+        margin = margin.min(between(keys[pair[0]], keys[pair[1]]));
+    }
+    experts.truncate(gate.top_k);
+    Ok(Choice { experts, margin })
+}
+
+/// The weights of chosen experts, in their order.
+pub fn weigh(logits: &[f64], gate: &Gate, experts: &[usize]) -> Result<Vec<f64>> {
+    Shape::check_len("the logits", logits.len(), 1, gate.experts)?;
+    let (_, scores) = scored(logits, gate);
+    let mut weights = Vec::with_capacity(experts.len());
+    for &expert in experts {
+        let score = scores.get(expert).ok_or_else(|| Error::RouterConfig {
+            what: "a chosen expert",
+            given: expert.to_string(),
+            allowed: format!("there are {}", scores.len()),
+        })?;
+        weights.push(*score);
+    }
+    if gate.softmax_over_topk {
+        weights = softmax(&weights);
+    }
+    // A NaN takes part in nothing.
+    weights
+        .iter_mut()
+        .filter(|weight| weight.is_nan())
+        .for_each(|weight| *weight = 0.0);
+    if gate.renormalize {
+        let sum: f64 = weights.iter().sum();
+        let sum = if sum.abs() < LEAST_SUM { LEAST_SUM } else { sum };
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
+    Ok(weights
+        .into_iter()
+        .map(|weight| weight * f64::from(gate.scale))
+        .collect())
+}
+
+/// The logits that are scored, finite or NaN, and their scores.
+fn scored(logits: &[f64], gate: &Gate) -> (Vec<f64>, Vec<f64>) {
+    let bias = gate.bias.as_ref().filter(|_| gate.bias_on == BiasOn::Logits);
+    let bias = |expert: usize| bias.map_or(0.0, |bias| f64::from(bias[expert]));
+    let most = f64::from(f32::MAX);
+    let logits: Vec<f64> = (logits.iter().enumerate())
+        // `clamp` keeps a NaN.
+        .map(|(expert, l)| (l + bias(expert)).clamp(-most, most))
+        .collect();
+    let each = |score: fn(f64) -> f64| logits.iter().map(|&l| score(l)).collect();
+    let scores = match gate.score {
+        Score::Softmax => softmax(&logits),
+        Score::Sigmoid => each(|l| 1.0 / (1.0 + (-l).exp())),
+        Score::SqrtSoftplus => each(|l| (l.max(0.0) + (-l.abs()).exp().ln_1p()).sqrt()),
+        Score::Identity => logits.clone(),
+    };
+    (logits, scores)
+}
+
+/// The softmax over all values that are no NaN; those that are stay so.
+fn softmax(values: &[f64]) -> Vec<f64> {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers: Vec<f64> = values.iter().map(|v| (v - most).exp()).collect();
+    let sum: f64 = powers.iter().filter(|power| !power.is_nan()).sum();
+    powers.into_iter().map(|power| power / sum).collect()
+}
+
+/// The sum of a group's two best experts, of its only one, or NaN where there is none.
+fn two_best(group: &[f64]) -> f64 {
+    let mut there: Vec<f64> = group.iter().copied().filter(|s| !s.is_nan()).collect();
+    there.sort_by(|a, b| b.total_cmp(a));
+    there.into_iter().take(2).reduce(|a, b| a + b).unwrap_or(f64::NAN)
+}
+
+/// Descending, NaN last; equals keep their order under a stable sort, which is by index.
+fn best_first(a: f64, b: f64) -> std::cmp::Ordering {
+    match (a.is_nan(), b.is_nan()) {
+        (false, false) => b.partial_cmp(&a).unwrap_or(std::cmp::Ordering::Equal),
+        (a, b) => a.cmp(&b),
+    }
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;
