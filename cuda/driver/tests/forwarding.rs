@@ -30,6 +30,16 @@ fn act(step: &str) -> String {
             // SAFETY: nulls are allowed, and refused.
             unsafe { ffi::cuLaunchKernelEx(std::ptr::null(), null, null.cast(), null.cast()) }.to_string()
         }
+        _ if step == "tensor-map" => {
+            let mut map = ffi::CUtensorMap::default();
+            let address = std::ptr::without_provenance_mut(3);
+            // SAFETY: a place for a map, and arrays of one value.
+            let code = unsafe { ffi::cuTensorMapEncodeTiled(&mut map, 1, 2, address, &4, &5, &6, &7, 8, 9, 1, 2) };
+            let encoded = map.opaque[15];
+            // SAFETY: a place for a map.
+            let replaced = unsafe { ffi::cuTensorMapReplaceAddress(&mut map, address) };
+            format!("{code} {encoded} {replaced} {}", map.opaque[15])
+        }
         // SAFETY: a null is allowed, and refused.
         _ if step == "stream" => unsafe { ffi::cuStreamCreate(std::ptr::null_mut(), 0) }.to_string(),
         _ if step == "words" => {
@@ -82,6 +92,12 @@ const CASES: &[Case] = &[
         library: Foreign,
         variables: &[],
         steps: &[("synchronize", "999"), ("launch-ex", "912")],
+    },
+    Case {
+        name: "tensor maps are made by the driver in use",
+        library: Foreign,
+        variables: &[],
+        steps: &[("tensor-map", "0 12345678912 0 3")],
     },
     Case {
         name: "a function that the driver lacks is not found",

@@ -29,6 +29,11 @@ fn neighbours_pass_values_round() {
     leaves(&[103, 100, 101, 102], &body, &run(4));
     let load = format!("{START}@%p1 st.shared.u32 [%r4], %r2; {MEET}ld.shared::cluster.u32 %r9, [%r5];{MEET}{ANSWER}");
     leaves(&[1, 2, 3, 0], &load, &run(4));
+    let vector = format!(
+        "{START}mov.u32 %r7, 9; @%p1 st.shared.v4.u32 [%r4+16], {{%r7, %r7, %r2, %r7}}; {MEET}
+         ld.shared::cluster.v4.u32 {{%r7, %r8, %r9, %r10}}, [%r5+16];{MEET}{ANSWER}"
+    );
+    leaves(&[1, 2, 3, 0], &vector, &run(4));
     // Generic addresses reach there too.
     let generic = "cvta.shared.u64 %d2, %d3; mapa.u64 %d4, %d2, %r6; add.u32 %r7, %r2, 100; @%p1 st.u32 [%d4], %r7; getctarank.u64 %r8, %d4;\n";
     let body = format!(

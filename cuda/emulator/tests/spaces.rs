@@ -158,6 +158,13 @@ fn atomics_do_what_they_say() {
         wide,
         &run(),
     );
+    let floats = "mov.u32 %r9, %laneid; setp.ne.u32 %p1, %r9, 0; @%p1 ret; mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000;
+        red.global.add.v4.f32 [%out], {%f1, %f2, %f1, %f1}; red.relaxed.gpu.global.add.v4.f32 [%out], {%f1, %f2, %f2, %f1};
+        red.relaxed.gpu.global.add.f32 [%out], %f2; st.relaxed.gpu.global.f32 [%out+16], %f2; fence.acq_rel.gpu;
+        ld.relaxed.gpu.global.f32 %f3, [%out+16]; ld.global.cg.v4.f32 {%f4, %f5, %f6, %f7}, [%out]; st.global.f32 [%out+20], %f3;
+        add.f32 %f4, %f4, %f5; st.global.f32 [%out+24], %f4;";
+    let expected = [4.0f32, 4.0, 3.0, 2.0, 2.0, 2.0, 8.0].map(f32::to_bits);
+    leaves(&expected, floats, &run());
     // Every lane of many warps counts once.
     leaves(&[32 * 24], "red.global.add.u32 [%out], 1;", &run().block(128).grid(6));
 }

@@ -86,6 +86,7 @@ fn matches() {
 fn reductions() {
     check(|_| 496, "redux.sync.add.s32 %r9, %r1, -1;");
     check(|_| 31, "redux.sync.max.u32 %r9, %r1, -1;");
+    check(|_| 3, "add.u32 %r2, %r1, 3; redux.sync.min.u32 %r9, %r2, -1;");
     check(
         |_| (-31i32) as u32,
         "neg.s32 %r2, %r1; redux.sync.min.s32 %r9, %r2, -1;",

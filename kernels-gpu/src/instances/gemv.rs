@@ -9,7 +9,7 @@ use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW1
 pub struct GemvArgs {
     /// Activations, BF16: `m` tokens of `k` values.
     pub x: u64,
-    /// Values between the starts of two tokens of x.
+    /// Elements between two tokens of x.
     pub x_stride: u64,
     /// Weights in the order of [`crate::layout`], 16-byte aligned.
     pub weights: u64,

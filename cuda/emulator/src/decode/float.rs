@@ -92,7 +92,9 @@ pub(super) fn fused(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source,
 }
 
 pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type) -> Result {
-    let approximate = parts.any(&["approx", "full"]).is_some();
+    let approximate = parts.flag("approx");
+    // Approximate too, but for divisors of every size: correctly rounded here.
+    parts.flag("full");
     let mode = mode(parts);
     let f = match ty {
         Type::F32 if approximate => lanes2(move |a, b| approx::div_approx(a, b, mode.flush)),

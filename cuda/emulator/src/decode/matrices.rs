@@ -3,7 +3,7 @@
 use super::memory::space;
 use super::parts::Parts;
 use super::{Decoder, Result, Rule};
-use crate::parse::{Inst as Source, Type};
+use crate::parse::{Inst as Source, Operand, Type};
 use crate::program::{Matrices, Op, Space};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -28,10 +28,10 @@ fn matrices(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, store: 
     parts.one_of(&["b16"])?;
     let [first, second] = d.operands(source)?;
     let (fragment, address) = if store { (second, first) } else { (first, second) };
-    let elements = d.elements(fragment);
-    if elements.len() != count {
-        return Err(format!("{count} registers are wanted, {} are given", elements.len()));
-    }
+    let elements = match fragment {
+        Operand::Vector(elements) if elements.len() == count => elements,
+        _ => return Err(format!("a vector of {count} registers is wanted")),
+    };
     let mut regs = Vec::with_capacity(count);
     for element in elements {
         regs.push(if store {

@@ -81,7 +81,8 @@ pub fn approximate_upper(function: Function, x: u64, flush: bool) -> u64 {
 }
 
 /// `div.approx.f32`: a quotient within 2 ulp where the divisor's magnitude is in 2^-126…2^126. Beyond, the reciprocal
-/// underflows and the quotient is zero, or NaN if the dividend is infinite.
+/// underflows and the quotient is zero, or NaN if the dividend is infinite. (`div.full.f32` is within 2 ulp for all divisors, and
+/// is computed here as `div.rn.f32` is.)
 pub fn div_approx(a: u64, b: u64, flush: bool) -> u64 {
     let format = Format::F32;
     let [a, b] = [a, b].map(|bits| if flush { format.flush(bits) } else { bits });

@@ -4,6 +4,7 @@
 //! every compiled instance is either rejected with a reason or given a cost by a small model of the device ([`candidates`] shows the
 //! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
 
+
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemv, gemvs};
 use kernels_gpu::layout::UNIT_K;
@@ -132,6 +133,12 @@ mod device {
     pub(super) const CTA: f64 = 0.8;
     /// Microseconds that a cluster's reduction adds, and again for each doubling of the cluster.
     pub(super) const REDUCTION: f64 = 0.15;
+    /// Microseconds that it takes to put sums together in global memory: to add them, to count, and to read them again.
+    pub(super) const JOIN: f64 = 0.9;
+    /// Microseconds that each slice of K adds to that, as all add to the same sums.
+    pub(super) const SLICE: f64 = 0.05;
+    /// Products of two BF16 values that a multiprocessor's tensor cores add up in a microsecond.
+    pub(super) const PRODUCTS: f64 = 3.7e6;
 }
 
 /// Values of x per load of the instances that need aligned rows.
@@ -297,5 +304,4 @@ fn cost(instance: &Gemv, request: &Request) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
 mod tests;

@@ -1,0 +1,246 @@
+//! Matrix products for many tokens: which instance, how many CTAs per cluster, how many slices of K.
+//!
+//! Every way to split the work is either rejected with a reason or given a cost by a small model of the device
+//! ([`gemm_candidates`] shows the list), and the cheapest wins. A product takes
+//!
+//! * the longest of three streams: tiles from L2 into the busiest multiprocessor, weights from memory, and the tensor cores' work there;
+//! * a start for each wave of CTAs;
+//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
+
+use super::{Verdict, device};
+use crate::{Error, Result, Shape};
+use kernels_gpu::instances::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
+use kernels_gpu::layout::UNIT_K;
+use std::fmt;
+
+/// What a matrix product is planned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmRequest {
+    /// What becomes of the sums.
+    pub purpose: Purpose,
+    /// BF16 terms per weight.
+    pub terms: usize,
+    /// The weights' shape.
+    pub shape: Shape,
+    /// Tokens.
+    pub m: usize,
+    /// How operands can be loaded: [`Loads::Tensor`] where tensor maps can describe them.
+    pub loads: Loads,
+    /// Multiprocessors of the device.
+    pub multiprocessors: usize,
+    /// Slices of K that the caller's workspace can join: 1 where there is none.
+    pub max_slices: usize,
+}
+
+impl fmt::Display for GemmRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.loads {
+            Loads::Tensor => "tensor copies",
+            Loads::Plain => "plain loads",
+        };
+        write!(
+            f,
+            "{} weights of {} BF16 terms at m = {} by {how}",
+            self.shape, self.terms, self.m
+        )
+    }
+}
+
+/// The most slices of K that a plan makes.
+pub const MAX_SLICES: usize = 16;
+
+/// CTAs per cluster that a launch may have.
+const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+
+/// One way to split a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Division {
+    /// The kernel.
+    pub instance: &'static Gemm,
+    /// CTAs per cluster.
+    pub cluster: usize,
+    /// Slices of K.
+    pub slices: usize,
+}
+
+/// One launch of a matrix product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GemmPlan {
+    /// The kernel.
+    pub instance: &'static Gemm,
+    /// Row tiles times CTAs per cluster along x, slices of K along y, token tiles along z.
+    pub grid: [u32; 3],
+    /// Threads per CTA.
+    pub block: [u32; 3],
+    /// CTAs per cluster.
+    pub cluster: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Slices of K.
+    pub slices: u32,
+    /// Whether slices have sums of their own, added in their order. Else they share zeroed ones, to which they add as they come; several
+    /// slices always do that, as it is faster.
+    pub serial: bool,
+}
+
+/// Chooses the kernel and the launch. `m = 0` has no launch and gets none.
+pub fn gemm(request: &GemmRequest) -> Result<Option<GemmPlan>> {
+    if request.m == 0 {
+        return Ok(None);
+    }
+    let mut best: Option<(Division, f64)> = None;
+    for (division, verdict) in gemm_candidates(request) {
+        let Verdict::Cost(cost) = verdict else { continue };
+        if best.is_none_or(|(_, least)| cost < least) {
+            best = Some((division, cost));
+        }
+    }
+    match best {
+        Some((division, _)) => launch_of(&division, request).map(Some),
+        None => Err(refused(request, "every compiled instance is rejected")),
+    }
+}
+
+/// The launch of one given division, whether or not [`gemm`] would choose it.
+pub fn gemm_with(division: &Division, request: &GemmRequest) -> Result<Option<GemmPlan>> {
+    if request.m == 0 {
+        return Ok(None);
+    }
+    match unfit(division, request) {
+        Some(reason) => Err(refused(request, &format!("{} {reason}", division.instance.name))),
+        None => launch_of(division, request).map(Some),
+    }
+}
+
+/// Every compiled instance, in the order of their table, in every division with its verdict.
+pub fn gemm_candidates(request: &GemmRequest) -> impl Iterator<Item = (Division, Verdict)> {
+    let divisions = GEMM.iter().chain(PLAIN_GEMM).flat_map(|instance| {
+        let clusters = CLUSTERS.into_iter();
+        clusters.flat_map(move |cluster| {
+            (1..=MAX_SLICES).map(move |slices| Division {
+                instance,
+                cluster,
+                slices,
+            })
+        })
+    });
+    divisions.map(|division| {
+        let verdict = match unfit(&division, request).or_else(|| unwise(&division, request)) {
+            Some(reason) => Verdict::Rejected(reason),
+            None => Verdict::Cost(cost(&division, request)),
+        };
+        (division, verdict)
+    })
+}
+
+fn refused(request: &GemmRequest, reason: &str) -> Error {
+    Error::NoInstance {
+        request: request.to_string(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Why a division cannot serve a request, if it cannot.
+fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
+    let Division {
+        instance,
+        cluster,
+        slices,
+    } = *division;
+    if instance.purpose != request.purpose {
+        return Some("is for another purpose");
+    }
+    if instance.terms != request.terms {
+        return Some("reads weights of another number of terms");
+    }
+    if instance.loads != request.loads {
+        return Some("loads its operands in another way");
+    }
+    if !GEMM.iter().chain(PLAIN_GEMM).any(|compiled| compiled == instance) {
+        return Some("is no kernel of this build");
+    }
+    if !CLUSTERS.contains(&cluster) || !(1..=MAX_SLICES).contains(&slices) {
+        return Some("splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices");
+    }
+    (slices > request.max_slices).then_some("splits K over slices, and there is no workspace to join so many")
+}
+
+/// Why a division should not serve a request, if it should not.
+fn unwise(division: &Division, request: &GemmRequest) -> Option<&'static str> {
+    let workers = division.cluster * division.slices;
+    (workers > 1 && workers > request.shape.k().div_ceil(UNIT_K)).then_some("splits K into more parts than it has")
+}
+
+fn launch_of(division: &Division, request: &GemmRequest) -> Result<GemmPlan> {
+    let Division {
+        instance,
+        cluster,
+        slices,
+    } = *division;
+    let GemmRequest { shape, m, .. } = *request;
+    let too_large = || Error::Grid {
+        n: shape.n(),
+        m,
+        instance: instance.name,
+    };
+    // The kernels count tokens in 32 bits.
+    u32::try_from(m).map_err(|_| too_large())?;
+    let grid = instance.grid(m, shape.n(), cluster, slices).ok_or_else(too_large)?;
+    Ok(GemmPlan {
+        instance,
+        grid,
+        block: [instance.threads() as u32, 1, 1],
+        cluster: [cluster as u32, 1, 1],
+        shared_bytes: instance.shared_bytes() as u32,
+        slices: slices as u32,
+        serial: slices == 1,
+    })
+}
+
+/// Microseconds that a product takes.
+fn cost(division: &Division, request: &GemmRequest) -> f64 {
+    let Division {
+        instance,
+        cluster,
+        slices,
+    } = *division;
+    let (n, k, m) = (request.shape.n(), request.shape.k(), request.m);
+    let multiprocessors = request.multiprocessors.max(1);
+    let tiles = n
+        .div_ceil(instance.rows())
+        .saturating_mul(m.div_ceil(instance.tokens()));
+    let on_busiest = tiles.saturating_mul(cluster * slices).div_ceil(multiprocessors);
+    let together = on_busiest.min(instance.min_ctas) as f64;
+
+    let cta_groups = k.div_ceil(UNIT_K).div_ceil(cluster * slices);
+    let cta_bytes = (cta_groups * instance.stage_bytes() / instance.groups) as f64;
+    let in_flight = together * cta_bytes.min((instance.stages * instance.stage_bytes()) as f64);
+    let tiles_in = on_busiest as f64 * cta_bytes / (device::L2 * (in_flight / device::IN_FLIGHT).min(1.0));
+
+    let weight_bytes = n as f64 * k as f64 * (2 * request.terms) as f64;
+    let weights_in = weight_bytes / (multiprocessors as f64 * device::STREAM);
+
+    let products = (instance.rows() * instance.tokens() * UNIT_K * request.terms) as f64;
+    let rate = match instance.loads {
+        Loads::Tensor => device::PRODUCTS,
+        Loads::Plain => device::PRODUCTS / 2.0,
+    };
+    let multiplied = on_busiest as f64 * cta_groups as f64 * products / rate;
+
+    let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
+    let clusters = if cluster > 1 {
+        device::REDUCTION * (1.0 + (cluster as f64).log2())
+    } else {
+        0.0
+    };
+    let joined = match (slices, request.purpose) {
+        (1, Purpose::Product) => 0.0,
+        (1, Purpose::Route) => device::JOIN,
+        (slices, _) => device::JOIN + device::SLICE * slices as f64,
+    };
+    tiles_in.max(weights_in).max(multiplied) + waves * device::CTA + clusters + joined
+}
+
+#[cfg(test)]
+#[path = "gemm_tests.rs"]
+mod tests;
