@@ -141,7 +141,7 @@ unsafe fn one_token(tokens: Tokens, join: &JoinArgs, token: u32, scratch: Scratc
     let gate = &join.gate;
     let lane = warp::lane_id();
     // SAFETY: the host gives a byte per token, or none.
-    let live = unsafe { global::load_u8_or(gate.token_mask + u64::from(token), gate.token_mask != 0, 1) } != 0;
+    let live = gate.token_mask == 0 || unsafe { global::load_u8(gate.token_mask + u64::from(token)) } != 0;
     // SAFETY: as the caller promises.
     let largest = unsafe { load_logits(tokens, join, token, scratch) };
     let out = u64::from(token) * u64::from(gate.top_k) + u64::from(lane);
@@ -175,12 +175,7 @@ unsafe fn one_token(tokens: Tokens, join: &JoinArgs, token: u32, scratch: Scratc
             drop_groups(tokens.experts, gate, scratch);
         }
         let id = select(gate.top_k, scratch);
-        let chosen = lane < gate.top_k;
-        let logit = if chosen {
-            shared::load_f32(scratch.logits + id * WORD)
-        } else {
-            f32::NAN
-        };
+        let logit = shared::load_f32(scratch.logits + id * WORD);
         store(id, weigh(gate, scores, logit));
         warp::sync_warp(u32::MAX);
     }
@@ -195,33 +190,36 @@ unsafe fn load_logits(tokens: Tokens, join: &JoinArgs, token: u32, scratch: Scra
     for tile in 0..scratch.tiles {
         let first = tile * TILE + warp::lane_id();
         let live = |i: usize| expert(first, i) < tokens.experts;
-        let at = u64::from(token) * u64::from(tokens.experts) + u64::from(first);
+        // Where there is no expert, the last one is read and not used.
+        let ids: [u32; SLOTS] = core::array::from_fn(|i| expert(first, i).min(tokens.experts - 1));
         let load = |table: u64, or: f32| -> [f32; SLOTS] {
-            core::array::from_fn(|i| {
-                let at = table + u64::from(expert(first, i) * WORD);
-                // SAFETY: the host gives a value per expert, or no table.
-                unsafe { global::load_f32_or(at, table != 0 && live(i), or) }
-            })
+            if table == 0 {
+                return [or; SLOTS];
+            }
+            // SAFETY: the host gives a value per expert, or no table.
+            ids.map(|id| unsafe { global::load_f32(table + u64::from(id * WORD)) })
         };
         let (biases, scales) = (load(gate.bias, 0.0), load(join.scales, 1.0));
+        let index = |i: usize| u64::from(token) * u64::from(tokens.experts) + u64::from(ids[i]);
         // SAFETY: this CTA is the last one, and this warp has the token to itself.
-        let sums: [f32; SLOTS] = unsafe { tokens.sums.take(at, WARP_SIZE, live) };
-        for i in 0..SLOTS {
-            let raw = sums[i] * scales[i];
-            if live(i) {
-                // SAFETY: as above.
-                unsafe { tokens.logits.store(at + u64::from(i as u32 * WARP_SIZE), raw) };
+        let sums: [f32; SLOTS] = unsafe { tokens.sums.take(index, live) };
+        let raw: [f32; SLOTS] = core::array::from_fn(|i| sums[i] * scales[i]);
+        if tokens.logits.y != 0 {
+            for (i, &raw) in raw.iter().enumerate() {
+                if live(i) {
+                    // SAFETY: as above.
+                    unsafe { tokens.logits.store(index(i), raw) };
+                }
             }
-            let (early, late) = match gate.flags & BIAS_ON_LOGITS {
-                0 => (0.0, biases[i]),
-                _ => (biases[i], 0.0),
-            };
+        }
+        let on_logits = gate.flags & BIAS_ON_LOGITS != 0;
+        for i in 0..SLOTS {
             // Adding +0 makes one zero of the two.
-            let logit = score::finite(raw + early + 0.0);
+            let logit = score::finite(raw[i] + if on_logits { biases[i] } else { 0.0 } + 0.0);
             let logit = if live(i) { logit } else { f32::NAN };
             // The larger of a number and NaN is the number.
             largest = largest.max(logit);
-            let id = expert(first, i);
+            let (id, late) = (expert(first, i), if on_logits { 0.0 } else { biases[i] });
             // SAFETY: the warp's own part of shared memory.
             unsafe {
                 shared::store_f32(scratch.logits + id * WORD, logit);
@@ -240,7 +238,7 @@ unsafe fn softmax(scratch: Scratch, largest: f32) -> Scores {
         // SAFETY: as the caller promises.
         let logits = unsafe { scratch.tile_logits(tile * TILE + warp::lane_id()) };
         // NaN adds nothing.
-        sum += logits.map(|l| score::exp(l - largest)).into_iter().sum::<f32>();
+        sum += logits.iter().map(|l| score::exp(l - largest)).sum::<f32>();
     }
     Scores {
         largest,
@@ -259,48 +257,47 @@ fn sum_over(mut value: f32, lanes: u32) -> f32 {
     value
 }
 
-/// Gives every expert its key.
-#[inline(always)]
-unsafe fn fill_keys(experts: u32, gate: &GateArgs, scratch: Scratch, scores: Scores) {
-    let on_scores = gate.bias != 0 && gate.flags & BIAS_ON_LOGITS == 0;
-    // SAFETY: as the caller promises.
-    unsafe {
-        if !on_scores && gate.groups == 1 {
-            // Every score grows with the logit, and logits tie less often.
-            fill(experts, scratch, on_scores, |logit| logit);
-        } else if gate.score == Score::Softmax as u32 {
-            fill(experts, scratch, on_scores, |logit| scores.softmax(logit));
-        } else if gate.score == Score::Sigmoid as u32 {
-            fill(experts, scratch, on_scores, score::sigmoid);
-        } else if gate.score == Score::SqrtSoftplus as u32 {
-            fill(experts, scratch, on_scores, score::sqrt_softplus);
-        } else {
-            fill(experts, scratch, on_scores, |logit| logit);
-        }
-    }
-}
-
 /// Gives every expert its key: of its score with the bias, or of its logit.
 #[inline(always)]
-unsafe fn fill(experts: u32, scratch: Scratch, on_scores: bool, score: impl Fn(f32) -> f32) {
+unsafe fn fill_keys(experts: u32, gate: &GateArgs, scratch: Scratch, scores: Scores) {
+    let biased = gate.bias != 0 && gate.flags & BIAS_ON_LOGITS == 0;
     for tile in 0..scratch.tiles {
         let first = tile * TILE + warp::lane_id();
         // SAFETY: as the caller promises.
         let (logits, biases) = unsafe { (scratch.tile_logits(first), scratch.tile_pairs(first)) };
+        let values = if biased || gate.groups > 1 {
+            score_all(gate, scores, logits)
+        } else {
+            logits
+        };
         for i in 0..SLOTS {
-            let biased = score::finite(score(logits[i]) + f32::from_bits(biases[i] as u32));
-            let ranked = if on_scores { biased } else { logits[i] };
+            let value = score::finite(values[i] + f32::from_bits(biases[i] as u32));
             let id = expert(first, i);
             let key = if id >= experts {
                 OUT
             } else if logits[i].is_nan() {
                 NAN
             } else {
-                score::key(ranked)
+                // Every score grows with the logit, and logits tie less often.
+                score::key(if biased { value } else { logits[i] })
             };
             // SAFETY: the lane's own pair.
-            unsafe { shared::store_u64(scratch.pairs + id * PAIR, pair(key, biased.to_bits())) };
+            unsafe { shared::store_u64(scratch.pairs + id * PAIR, pair(key, value.to_bits())) };
         }
+    }
+}
+
+/// The scores of logits, whose kind is the same for the whole launch.
+#[inline(always)]
+fn score_all<const COUNT: usize>(gate: &GateArgs, scores: Scores, logits: [f32; COUNT]) -> [f32; COUNT] {
+    if gate.score == Score::Softmax as u32 {
+        logits.map(|l| scores.softmax(l))
+    } else if gate.score == Score::Sigmoid as u32 {
+        logits.map(score::sigmoid)
+    } else if gate.score == Score::SqrtSoftplus as u32 {
+        logits.map(score::sqrt_softplus)
+    } else {
+        logits
     }
 }
 
@@ -315,29 +312,26 @@ unsafe fn drop_groups(experts: u32, gate: &GateArgs, scratch: Scratch) {
     let parts = WARP_SIZE >> bits;
     let (group, part) = (lane >> (5 - bits), lane & (parts - 1));
     let is_group = group < gate.groups;
-    let rounds = size.div_ceil((parts * SLOTS as u32).max(1));
-    let place = |round: u32, i: usize| (round * SLOTS as u32 + i as u32) * parts + part;
     let address = |place: u32| scratch.pairs + (group * size + place) * PAIR;
+    let last = scratch.pairs + (experts - 1) * PAIR;
 
     let mut best = (f32::NEG_INFINITY, f32::NEG_INFINITY);
-    for round in 0..rounds {
+    let mut from = part;
+    while from < size + part {
         let scores: [f32; SLOTS] = core::array::from_fn(|i| {
-            let place = place(round, i);
-            let pair = if is_group && place < size {
-                // SAFETY: an expert's pair.
-                unsafe { shared::load_u64(address(place)) }
-            } else {
-                pair(OUT, 0)
-            };
-            if upper(pair) > NAN {
+            let place = from + i as u32 * parts;
+            // SAFETY: an expert's pair; lanes beyond the last group look at the last expert again.
+            let pair = unsafe { shared::load_u64(address(place).min(last)) };
+            if place < size && upper(pair) > NAN {
                 f32::from_bits(pair as u32)
             } else {
                 f32::NEG_INFINITY
             }
         });
-        for score in scores {
+        for &score in &scores {
             best = best_two(best, (score, f32::NEG_INFINITY));
         }
+        from += parts * SLOTS as u32;
     }
     let mut distance = 1;
     while distance < parts {
@@ -362,12 +356,10 @@ unsafe fn drop_groups(experts: u32, gate: &GateArgs, scratch: Scratch) {
         }
         warp::sync_warp(u32::MAX);
         if is_group && rank(scratch.best, gate.groups, mine) >= gate.groups_kept {
-            for round in 0..rounds {
-                for i in 0..SLOTS {
-                    if place(round, i) < size {
-                        shared::store_u64(address(place(round, i)), pair(OUT, 0));
-                    }
-                }
+            let mut place = part;
+            while place < size {
+                shared::store_u64(address(place), pair(OUT, 0));
+                place += parts;
             }
         }
         warp::sync_warp(u32::MAX);
@@ -386,19 +378,19 @@ unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
     let mut rank = 0;
     let mut at = 0;
     while at < count {
-        let pairs: [[u32; 4]; COUNTED as usize / 2] = core::array::from_fn(|i| {
+        let pairs: [[u64; 2]; COUNTED as usize / 2] = core::array::from_fn(|i| {
             // SAFETY: as the caller promises.
-            unsafe { shared::load_v4(list + (at + 2 * i as u32) * PAIR) }
+            unsafe { shared::load_v2_u64(list + (at + 2 * i as u32) * PAIR) }
         });
-        for [a, b, c, d] in pairs {
-            rank += u32::from(pair(b, a) > mine) + u32::from(pair(d, c) > mine);
+        for &[a, b] in &pairs {
+            rank += u32::from(a > mine) + u32::from(b > mine);
         }
         at += COUNTED;
     }
     rank
 }
 
-/// The id of the lane's choice: lane i gets the i-th best expert, for i below `top_k`. What the pairs held is lost.
+/// The id of the lane's choice: lane i gets the i-th best expert, and lanes from `top_k` on get the last one too. What the pairs held is lost.
 #[inline(always)]
 unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
     let lane = warp::lane_id();
@@ -407,7 +399,7 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
         let (mut key, mut id) = (OUT, lane);
         for tile in 0..scratch.tiles {
             let first = tile * TILE + lane;
-            for (i, pair) in scratch.tile_pairs(first).into_iter().enumerate() {
+            for (i, &pair) in scratch.tile_pairs(first).iter().enumerate() {
                 // Ids grow, so the first of equal keys stays.
                 if upper(pair) > key {
                     (key, id) = (upper(pair), expert(first, i));
@@ -428,7 +420,7 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
             let first = tile * TILE + lane;
             let pairs = scratch.tile_pairs(first);
             warp::sync_warp(u32::MAX);
-            for (i, pair) in pairs.into_iter().enumerate() {
+            for (i, &pair) in pairs.iter().enumerate() {
                 let candidate = candidate(upper(pair), expert(first, i));
                 let reaches = candidate >= bound;
                 let lanes = warp::warp_vote_ballot(u32::MAX, reaches);
@@ -456,38 +448,28 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
             at += WARP_SIZE;
         }
         warp::sync_warp(u32::MAX);
-        if lane < top_k {
-            shared::load_u32(scratch.best + lane * WORD)
-        } else {
-            0
-        }
+        shared::load_u32(scratch.best + lane.min(top_k - 1) * WORD)
     }
 }
 
-/// The weight of the expert that this lane has chosen, by its logit; NaN in lanes that have none.
+/// The weight of the expert that this lane has chosen, by its logit.
 #[inline(always)]
 fn weigh(gate: &GateArgs, scores: Scores, logit: f32) -> f32 {
     /// A sum of weights nearer to zero than this counts as this.
     const LEAST_SUM: f32 = 1e-20;
     /// Keeps a sum of 32 of the largest values finite; a power of two.
     const SHRINK: f32 = 1.0 / 64.0;
-    let score = if gate.score == Score::Softmax as u32 {
-        scores.softmax(logit)
-    } else if gate.score == Score::Sigmoid as u32 {
-        score::sigmoid(logit)
-    } else if gate.score == Score::SqrtSoftplus as u32 {
-        score::sqrt_softplus(logit)
-    } else {
-        logit
-    };
-    let mut weight = if logit.is_nan() { 0.0 } else { score };
-    if gate.flags & SOFTMAX_OVER_TOPK != 0 {
-        // -∞ where no expert has a weight; then every exponential is 0 below.
-        let own = if logit.is_nan() { f32::NEG_INFINITY } else { score };
-        let largest = score::from_key(warp::warp_reduce_max(u32::MAX, score::key(own)));
-        weight = score::exp(own - largest);
-    }
+    let [score] = score_all(gate, scores, [logit]);
+    // NaN has no weight, and lanes beyond the last choice have none either.
+    let has_weight = !logit.is_nan() && warp::lane_id() < gate.top_k;
+    let mut weight = if has_weight { score } else { 0.0 };
     if gate.flags & (RENORMALIZE | SOFTMAX_OVER_TOPK) != 0 {
+        if gate.flags & SOFTMAX_OVER_TOPK != 0 {
+            // -∞ where no expert has a weight; then every exponential is 0.
+            let own = if has_weight { score } else { f32::NEG_INFINITY };
+            let largest = score::from_key(warp::warp_reduce_max(u32::MAX, score::key(own)));
+            weight = score::exp(own - largest);
+        }
         let part = weight * SHRINK;
         let sum = sum_over(part, gate.top_k);
         let sum = if sum.abs() < LEAST_SUM * SHRINK {

@@ -159,7 +159,12 @@ impl Ending for Route {
             if self.join.gate.top_k != 0 {
                 Sums::of_one_slice(&self.join).give(0, index, sum);
             } else {
-                let scale = global::load_f32_or(self.join.scales + u64::from(row) * FP32, self.join.scales != 0, 1.0);
+                let scales = self.join.scales;
+                let scale = if scales == 0 {
+                    1.0
+                } else {
+                    global::load_f32(scales + u64::from(row) * FP32)
+                };
                 output(args).store(index, sum * scale);
             }
         }
@@ -340,7 +345,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     };
     // Rank i finishes the i-th share of the tokens.
     let share_tokens = live_tokens.div_ceil(ctas);
-    let share = share_tokens * rows;
+    let share = (share_tokens * rows).max(1);
     if ctas == 1 {
         let mut output = thread;
         while output < live {

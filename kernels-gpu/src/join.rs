@@ -88,7 +88,13 @@ unsafe fn load_quad(at: u64, count: u32) -> [f32; 4] {
         if count == QUAD && at % 16 == 0 {
             return atomic::load_relaxed_v4_f32(at);
         }
-        let load = |i: u32| atomic::load_relaxed_f32_or_zero(at + u64::from(i) * FP32, i < count);
+        let load = |i: u32| {
+            if i < count {
+                atomic::load_relaxed_f32(at + u64::from(i) * FP32)
+            } else {
+                0.0
+            }
+        };
         [load(0), load(1), load(2), load(3)]
     }
 }
@@ -141,42 +147,40 @@ impl Sums {
         }
     }
 
-    /// Takes the finished sums of the outputs `first + i · step` for which `live(i)` holds, zeros elsewhere: adds the slices in
-    /// their order, or leaves zeros where they were added atomically.
+    /// Takes the finished sums of the outputs `index(i)`: adds the slices in their order, or, where they were added atomically,
+    /// leaves zeros for those of the outputs that are `live`.
     ///
     /// For the CTA that [`is_last`] has elected.
     #[inline(always)]
     pub(crate) unsafe fn take<const COUNT: usize>(
         &self,
-        first: u64,
-        step: u32,
+        index: impl Fn(usize) -> u64,
         live: impl Fn(usize) -> bool,
     ) -> [f32; COUNT] {
-        let at = |i: usize| self.at + (first + i as u64 * u64::from(step)) * FP32;
-        let slice_at = |i: usize, slice: u32| at(i) + u64::from(slice) * self.slice_bytes;
-        // SAFETY: predicated; every slice has given its sums, which the election has made visible, past the L1 cache.
-        let load = |i: usize, slice: u32| unsafe { atomic::load_relaxed_f32_or_zero(slice_at(i, slice), live(i)) };
-        let mut sums: [f32; COUNT] = core::array::from_fn(|i| load(i, 0));
+        let at: [u64; COUNT] = core::array::from_fn(|i| self.at + index(i) * FP32);
+        let load = |slice: u32| -> [f32; COUNT] {
+            let offset = u64::from(slice) * self.slice_bytes;
+            // SAFETY: every slice has given its sums, which the election has made visible, past the L1 cache.
+            core::array::from_fn(|i| unsafe { atomic::load_relaxed_f32(at[i] + offset) })
+        };
+        let mut sums = load(0);
+        let mut add = |more: &[f32; COUNT]| sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         let mut slice = 1;
         // Several slices are asked for before the first has come.
         while slice + SLICES as u32 <= self.slices {
-            let more: [[f32; COUNT]; SLICES] =
-                core::array::from_fn(|s| core::array::from_fn(|i| load(i, slice + s as u32)));
-            for more in more {
-                sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-            }
+            let more: [[f32; COUNT]; SLICES] = core::array::from_fn(|s| load(slice + s as u32));
+            more.iter().for_each(&mut add);
             slice += SLICES as u32;
         }
         while slice < self.slices {
-            let more: [f32; COUNT] = core::array::from_fn(|i| load(i, slice));
-            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            add(&load(slice));
             slice += 1;
         }
         if self.atomic {
-            for i in 0..COUNT {
+            for (i, &at) in at.iter().enumerate() {
                 if live(i) {
                     // SAFETY: nobody else touches them before the next launch.
-                    unsafe { atomic::store_relaxed_u32(at(i), 0) };
+                    unsafe { atomic::store_relaxed_u32(at, 0) };
                 }
             }
         }
@@ -215,7 +219,9 @@ impl Sums {
                 }
             }
             if self.atomic {
-                store_quad(at, [0.0; 4], count);
+                for i in 0..QUAD {
+                    atomic::store_relaxed_u32_if(at + u64::from(i) * FP32, 0, i < count);
+                }
             }
             sums
         }

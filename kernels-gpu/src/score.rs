@@ -69,8 +69,8 @@ fn ln_1p(e: f32) -> f32 {
     let square = z * z;
     // 1 + z²/3 + z⁴/5 + … up to z¹²/13: what follows is below 2⁻²⁵.
     let series = [11.0, 9.0, 7.0, 5.0, 3.0, 1.0]
-        .into_iter()
-        .fold(1.0 / 13.0, |sum, odd: f32| math::fma(sum, square, 1.0 / odd));
+        .iter()
+        .fold(1.0 / 13.0, |sum, odd: &f32| math::fma(sum, square, 1.0 / odd));
     2.0 * z * series
 }
 

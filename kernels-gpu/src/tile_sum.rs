@@ -180,8 +180,10 @@ impl<'a> Tile<'a> {
         if scales != 0 {
             for (i, sum) in sums.iter_mut().enumerate() {
                 let at = scales + (u64::from(self.first_row + row) + i as u64) * FP32;
-                // SAFETY: the host gives n factors.
-                *sum *= unsafe { global::load_f32_or(at, (i as u32) < rows, 1.0) };
+                if (i as u32) < rows {
+                    // SAFETY: the host gives n factors.
+                    *sum *= unsafe { global::load_f32(at) };
+                }
             }
         }
         // SAFETY: inside `[m, n]`, and by this thread alone.

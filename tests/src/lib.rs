@@ -89,6 +89,7 @@ impl Device {
         let format = match format {
             Format::Bf16 => PackFormat::Bf16,
             Format::Window12 => PackFormat::Window12,
+            Format::Bf16x2 | Format::Bf16x3 => panic!("{} weights are for routers", format.name()),
         };
         self.engine
             .prepare_as(weights, shape, format)

@@ -144,9 +144,15 @@ impl Swizzle {
 
     /// Where the byte goes that would be at an address of shared memory without swizzling; the way back is the same.
     pub fn apply(self, address: u64) -> u64 {
-        let pieces = self.span().map_or(0, |span| span / 16 - 1);
-        address ^ (address >> 7 & pieces) << 4
+        self.span().map_or(address, |span| swizzled(address, span))
     }
+}
+
+/// Where the byte at an address goes when 16-byte pieces are permuted within a span: the bits that number the pieces of a
+/// span get those that number rows of 128 bytes added, without carry.
+#[inline]
+pub(crate) fn swizzled(address: u64, span: u64) -> u64 {
+    address ^ (address >> 3 & (span - 16))
 }
 
 /// One axis of a tensor, with what a copy takes along it.

@@ -30,18 +30,15 @@ pub unsafe fn add_relaxed_f32(address: u64, value: f32) {
     unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
 }
 
-/// `ld.relaxed.gpu.global.f32` where `live`, zero elsewhere: what is in the L2 cache, which every CTA sees alike.
+/// `ld.relaxed.gpu.global.f32`: what is in the L2 cache, which every CTA sees alike.
 ///
 /// # Safety
-/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
+/// `address` is a multiple of 4 and its 4 bytes are readable.
 #[inline(always)]
-pub unsafe fn load_relaxed_f32_or_zero(address: u64, live: bool) -> f32 {
+pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
     let value: f32;
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0; @p ld.relaxed.gpu.global.f32 {0}, [{1}]; }}",
-            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), options(nostack))
-    };
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.relaxed.gpu.global.f32 {0}, [{1}];", out(reg32) value, in(reg64) address, options(nostack)) };
     value
 }
 
@@ -81,4 +78,17 @@ pub unsafe fn add_relaxed_f32_if(address: u64, value: f32, live: bool) {
 pub unsafe fn store_relaxed_u32(address: u64, value: u32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}
+
+/// `st.relaxed.gpu.global.b32` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn store_relaxed_u32_if(address: u64, value: u32, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.relaxed.gpu.global.b32 [{0}], {1}; }}",
+            in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
+    };
 }

@@ -61,33 +61,27 @@ pub unsafe fn load_u64_or_zero(address: u64, live: bool) -> u64 {
     value
 }
 
-/// `ld.global.f32` where `live`, `or` elsewhere.
+/// `ld.global.f32`.
 ///
 /// # Safety
-/// Where `live`, `address` is a multiple of 4 and its 4 bytes are readable.
+/// `address` is a multiple of 4 and its 4 bytes are readable.
 #[inline(always)]
-pub unsafe fn load_f32_or(address: u64, live: bool, or: f32) -> f32 {
+pub unsafe fn load_f32(address: u64) -> f32 {
     let value: f32;
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.f32 {0}, [{1}]; }}",
-            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
-    };
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.global.f32 {0}, [{1}];", out(reg32) value, in(reg64) address, options(readonly, nostack)) };
     value
 }
 
-/// `ld.global.u8` where `live`, `or` elsewhere.
+/// `ld.global.u8`.
 ///
 /// # Safety
-/// Where `live`, the byte at `address` is readable.
+/// The byte at `address` is readable.
 #[inline(always)]
-pub unsafe fn load_u8_or(address: u64, live: bool, or: u32) -> u32 {
+pub unsafe fn load_u8(address: u64) -> u32 {
     let value: u32;
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
-    unsafe {
-        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, {3}; @p ld.global.u8 {0}, [{1}]; }}",
-            out(reg32) value, in(reg64) address, in(reg32) u32::from(live), in(reg32) or, options(readonly, nostack))
-    };
+    // SAFETY: as the caller promises.
+    unsafe { asm!("ld.global.u8 {0}, [{1}];", out(reg32) value, in(reg64) address, options(readonly, nostack)) };
     value
 }
 

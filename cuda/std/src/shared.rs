@@ -45,6 +45,21 @@ pub unsafe fn store_v4(address: SharedAddr, values: [u32; 4]) {
     };
 }
 
+/// `ld.shared.v2.b64`.
+///
+/// # Safety
+/// As for [`load_v4`].
+#[inline(always)]
+pub unsafe fn load_v2_u64(address: SharedAddr) -> [u64; 2] {
+    let (a, b): (u64, u64);
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("ld.shared.v2.b64 {{{0}, {1}}}, [{2}];", out(reg64) a, out(reg64) b, in(reg32) address,
+            options(readonly, nostack))
+    };
+    [a, b]
+}
+
 /// `ld.shared.f32`.
 ///
 /// # Safety

@@ -12,6 +12,11 @@ macro_rules! counts {
             /// None of them.
             pub const NONE: Self = Counts { $($field: 0,)* };
 
+            /// Both together.
+            pub const fn plus(self, other: Self) -> Self {
+                Counts { $($field: self.$field + other.$field,)* }
+            }
+
             /// Each with the beginning of its mnemonic. One that is not listed may not occur.
             pub fn list(&self) -> impl Iterator<Item = (&'static str, usize)> {
                 [$(($mnemonic, self.$field)),*].into_iter()
@@ -24,7 +29,7 @@ counts! {
     /// Barriers of the CTA.
     bar_sync: "bar.sync";
     /// Barriers of the CTA that reduce a predicate.
-    bar_red: "barrier.red";
+    bar_red: "bar.red";
     /// Barriers of a warp.
     bar_warp_sync: "bar.warp.sync";
     /// Arrivals at the cluster's barrier.

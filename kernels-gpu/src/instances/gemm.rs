@@ -1,6 +1,6 @@
 //! The table of the matrix products for many tokens, dense and of routers.
 
-use super::{Counts, Entry, WARP};
+use super::{Counts, ELECTION_COUNTS, Entry, GATE_COUNTS, WARP};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 
 /// What becomes of the sums.
@@ -240,6 +240,25 @@ impl Gemm {
             Loads::Plain => (0, 1),
         };
         let products = GROUP_STEPS * self.groups * self.terms;
+        let own = Counts {
+            bar_sync: 2,
+            bar_warp_sync: tensor,
+            cluster_arrive: 2,
+            cluster_wait: 2,
+            mma_sync: plain * products * self.token_blocks,
+            ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2),
+            wgmma: tensor * products,
+            wgmma_fence: tensor,
+            wgmma_commit: tensor,
+            wgmma_wait: 2 * tensor,
+            // Four sums of a thread at a time.
+            red: 4,
+            ..Counts::NONE
+        };
+        let ending = match self.purpose {
+            Purpose::Product => ELECTION_COUNTS,
+            Purpose::Route => GATE_COUNTS,
+        };
         Entry {
             name: self.name,
             threads: self.threads(),
@@ -248,20 +267,7 @@ impl Gemm {
             shared_bytes: self.shared_bytes(),
             cluster: 1,
             tensor_maps: 2 * tensor,
-            counts: Counts {
-                bar_sync: 3,
-                bar_red: 1,
-                bar_warp_sync: tensor,
-                cluster_arrive: 2,
-                cluster_wait: 2,
-                mma_sync: plain * products * self.token_blocks,
-                ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2),
-                wgmma: tensor * products,
-                wgmma_fence: tensor,
-                wgmma_commit: tensor,
-                wgmma_wait: 2 * tensor,
-                ..Counts::NONE
-            },
+            counts: own.plus(ending),
             tensor_cores: true,
         }
     }

@@ -1,6 +1,6 @@
 //! The table of the GEMVs, and what they are given.
 
-use super::{BARRIER_BYTES, Counts, Entry, RING_ALIGN, ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3, WARP};
+use super::{BARRIER_BYTES, Counts, Entry, GATE_COUNTS, RING_ALIGN, ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3, WARP};
 use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
 
 /// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
@@ -322,6 +322,10 @@ impl Gemv {
 
     pub(super) const fn entry(&self) -> Entry {
         let tensor_ops = UNIT_STEPS * self.format.terms() * self.groups * self.row_blocks * self.token_blocks;
+        let gate = match self.ending {
+            Ending::Store => Counts::NONE,
+            Ending::Route => GATE_COUNTS,
+        };
         let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
         Entry {
             name: self.name,
@@ -332,16 +336,13 @@ impl Gemv {
             cluster: self.cluster,
             tensor_maps: 0,
             counts: Counts {
-                bar_sync: 1,
-                bar_warp_sync: 2,
+                bar_sync: 1 + gate.bar_sync,
+                bar_warp_sync: 2 + gate.bar_warp_sync,
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,
                 mma_sync: tensor_ops,
-                shfl_sync: if matches!(self.format, Format::Window12) { 2 } else { 0 },
-                ..match self.ending {
-                    Ending::Store => Counts::NONE,
-                    Ending::Route => Counts::NONE,
-                }
+                shfl_sync: gate.shfl_sync + if matches!(self.format, Format::Window12) { 2 } else { 0 },
+                ..gate
             },
             tensor_cores: true,
         }

@@ -1,6 +1,8 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
+use gate::{ELECTION_COUNTS, GATE_COUNTS};
+
 mod counts;
 mod floor;
 mod gate;

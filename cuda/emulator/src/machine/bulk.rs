@@ -185,7 +185,7 @@ impl Cluster<'_> {
         let (rank, at) = (rank as usize, at as usize);
         self.warps[w].copies_read += 1;
         let read = Epoch::new(self.reader(w), self.warps[w].copies_read, false);
-        let touch = Touch::CopyRead(read);
+        let touch = Touch::AsyncRead(read);
         if let Err((byte, objection)) = self.touch(w, false, (rank, at, bytes as usize), touch, site) {
             return Err(self.objection(rank, byte, touch, lane, objection));
         }

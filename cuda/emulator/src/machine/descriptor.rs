@@ -6,6 +6,7 @@
 //! of the address that number the rows: the pattern repeats every eight rows.
 
 use crate::error::FaultKind;
+use crate::tensor_map::swizzled;
 
 /// What is wrong with a descriptor.
 pub(super) type Flaw = (FaultKind, String);
@@ -125,8 +126,7 @@ impl Matrix {
                 self.start + mn / across * self.leading + mn % across * 2 + k % 8 * self.row + k / 8 * self.stride
             }
         };
-        // The address bits that number pieces in a row, exchanged by those that number rows of 128 bytes.
-        linear ^ (linear >> 3 & (self.row - PIECE))
+        swizzled(linear.into(), self.row.into()) as u32
     }
 
     /// The addresses of the 16-byte pieces that hold `length` rows or columns from `first` on.
@@ -141,18 +141,17 @@ impl Matrix {
         along(length, along_mn).flat_map(move |mn| along(STEP_ELEMENTS, along_k).map(move |k| matrix.at(first + mn, k)))
     }
 
-    /// Elements `k` and `k + 1` as a register of a fragment holds them; `k` must be even. Shared memory's first byte has the
-    /// address `base`, and all pieces must lie inside.
+    /// Row or column `mn`. Shared memory's first byte has the address `base`, and all pieces must lie inside.
     #[inline]
-    pub(super) fn pair(&self, shared: &[u8], base: u32, mn: u32, k: u32) -> u32 {
-        let element = |k: u32| {
-            let at = (self.at(mn, k) - base) as usize;
-            u32::from(u16::from_le_bytes([shared[at], shared[at + 1]]))
-        };
-        if self.transposed {
-            return element(k) | element(k + 1) << 16;
+    pub(super) fn row(&self, shared: &[u8], base: u32, mn: u32) -> [u16; 16] {
+        let mut row = [0; 16];
+        let run = if self.transposed { 1 } else { PIECE_ELEMENTS as usize };
+        for (i, elements) in row.chunks_exact_mut(run).enumerate() {
+            let at = (self.at(mn, (i * run) as u32) - base) as usize;
+            for (element, bytes) in elements.iter_mut().zip(shared[at..at + 2 * run].chunks_exact(2)) {
+                *element = u16::from_le_bytes([bytes[0], bytes[1]]);
+            }
         }
-        let at = (self.at(mn, k) - base) as usize;
-        u32::from_le_bytes(std::array::from_fn(|i| shared[at + i]))
+        row
     }
 }

@@ -1,5 +1,7 @@
 //! Telling what went wrong.
 
+use std::borrow::Cow;
+
 use super::clock::Epoch;
 use super::cluster::Cluster;
 use super::order::Actor;
@@ -45,7 +47,7 @@ impl Cluster<'_> {
 
     pub(super) fn name_site(&self, site: u32) -> String {
         let site = &self.env.program.sites[site as usize];
-        format!("line {} `{}`", site.line, site.text)
+        format!("line {} `{}`", site.line, shortened(&site.text))
     }
 
     /// Who an epoch belongs to.
@@ -70,12 +72,12 @@ impl Cluster<'_> {
         let [x, y, z] = self.ctas[rank].at;
         let address = byte as u64 + u64::from(crate::program::SHARED_BASE);
         let place = format!("shared memory of CTA ({x}, {y}, {z}) at {address:#x}");
-        let multiplies = matches!(touch, Touch::CopyRead(read) if self.who(read.actor()) == Actor::Multiplier);
+        let multiplies = matches!(touch, Touch::AsyncRead(read) if self.who(read.actor()) == Actor::Multiplier);
         let does = match touch {
             Touch::Read => "reads",
             Touch::Write => "writes",
-            Touch::CopyRead(_) if multiplies => "multiplies with",
-            Touch::CopyRead(_) => "copies from",
+            Touch::AsyncRead(_) if multiplies => "multiplies with",
+            Touch::AsyncRead(_) => "copies from",
             Touch::CopyWrite => "copies to",
         };
         let (kind, detail) = match objection {
@@ -186,5 +188,21 @@ impl Cluster<'_> {
         let (w, site, mask) = partial.or(first).unwrap_or((0, 0, 1));
         let lane = lanes(mask).next().unwrap_or(0);
         self.fault(w, site, Trouble { kind, lane, detail })
+    }
+}
+
+/// An instruction without the middle of its first list, if that is a long one.
+fn shortened(text: &str) -> Cow<'_, str> {
+    const SHOWN: usize = 8;
+    let list = text
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match list {
+        Some((before, (elements, after))) if elements.split(',').count() > SHOWN => {
+            let mut elements = elements.split(',').map(str::trim);
+            let (first, last) = (elements.next().unwrap_or(""), elements.next_back().unwrap_or(""));
+            format!("{before}{{{first}, …, {last}}}{after}").into()
+        }
+        _ => text.into(),
     }
 }

@@ -50,8 +50,9 @@ pub(super) struct Who<'a> {
 pub(super) enum Touch {
     Read,
     Write,
-    /// A read that a bulk copy makes on its own behalf: checked against its issuer's clock, entered under its own epoch.
-    CopyRead(Epoch),
+    /// A read that a bulk copy or a matrix product makes on its own behalf: checked against its issuer's clock, entered under its
+    /// own epoch.
+    AsyncRead(Epoch),
     /// A bulk copy about to write: checked as a write of its issuer, entered when it lands.
     CopyWrite,
 }
@@ -108,6 +109,38 @@ impl Shadow {
         Ok(())
     }
 
+    /// Enters an asynchronous read of whole words. What was written in the epoch `seen` is known to be there to be read; answers
+    /// with the next such epoch.
+    #[inline]
+    pub(super) fn read_words(
+        &mut self,
+        at: usize,
+        len: usize,
+        reader: Epoch,
+        who: Who<'_>,
+        mut seen: Epoch,
+    ) -> Result<Epoch, (usize, Objection)> {
+        for word in at / 4..(at + len) / 4 {
+            let cell = &mut self.cells[word];
+            let known = self.flags[word] == WRITTEN && cell.write == seen;
+            if known && cell.read == reader {
+                continue;
+            }
+            if known
+                && (cell.read == Epoch::NEVER || cell.read.as_set().is_none() && cell.read.actor() == reader.actor())
+            {
+                (cell.read, cell.read_site) = (reader, who.site);
+                continue;
+            }
+            self.touch_word(word, WRITTEN, Touch::AsyncRead(reader), who)
+                .map_err(|(byte, objection)| (word * 4 + byte as usize, objection))?;
+            if self.flags[word] == WRITTEN {
+                seen = self.cells[word].write;
+            }
+        }
+        Ok(seen)
+    }
+
     /// Enters an access to these bytes of a word; on an objection, tells the first byte of the word that it concerns.
     #[inline]
     fn touch_word(&mut self, word: usize, bytes: u8, touch: Touch, who: Who<'_>) -> Result<(), (u32, Objection)> {
@@ -120,7 +153,7 @@ impl Shadow {
             };
             return Err((bytes.trailing_zeros(), objection));
         }
-        let reads = matches!(touch, Touch::Read | Touch::CopyRead(_));
+        let reads = matches!(touch, Touch::Read | Touch::AsyncRead(_));
         if reads && flags & bytes != bytes {
             return Err(((bytes & !flags).trailing_zeros(), Objection::Unwritten));
         }
@@ -257,10 +290,10 @@ fn enter(
     }
     let reader = match touch {
         Touch::Read => who.epoch,
-        Touch::CopyRead(_) if cell.write.actor() < who.copiers && !who.clock.copies_see(cell.write) => {
+        Touch::AsyncRead(_) if cell.write.actor() < who.copiers && !who.clock.copies_see(cell.write) => {
             return Err(Objection::Unfenced { site: cell.write_site });
         }
-        Touch::CopyRead(epoch) => epoch,
+        Touch::AsyncRead(epoch) => epoch,
         Touch::Write | Touch::CopyWrite => {
             return enter_write(cell, touch == Touch::Write, who, sets, free_sets);
         }

@@ -1,5 +1,6 @@
 //! Shared memory: books kept of a warp's accesses, and what bank conflicts cost them.
 
+use super::clock::Epoch;
 use super::cluster::Cluster;
 use super::report::Trouble;
 use super::shadow::{Objection, Touch, Who};
@@ -27,6 +28,30 @@ impl Cluster<'_> {
             copiers,
         };
         self.ctas[rank].shadow.touch(at, len, touch, who)
+    }
+
+    /// Enters an asynchronous read of many pieces of a CTA's memory (rank, length of each), whole words all of them.
+    pub(super) fn touch_pieces(
+        &mut self,
+        w: usize,
+        (rank, len): (usize, usize),
+        pieces: impl Iterator<Item = usize>,
+        reader: Epoch,
+        site: u32,
+    ) -> Result<(), (usize, Objection)> {
+        let (epoch, copiers) = (self.now(w, false), self.copier(0));
+        let who = Who {
+            epoch,
+            clock: &self.warps[w].clock,
+            site,
+            copiers,
+        };
+        let shadow = &mut self.ctas[rank].shadow;
+        let mut seen = Epoch::NEVER;
+        for at in pieces {
+            seen = shadow.read_words(at, len, reader, who, seen)?;
+        }
+        Ok(())
     }
 
     /// Enters a warp's access into the books of the CTAs concerned; answers with rank and offset per lane.

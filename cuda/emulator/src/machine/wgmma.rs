@@ -11,15 +11,13 @@ use super::report::{Trouble, trouble};
 use super::shadow::Touch;
 use super::warpgroup::Step;
 use crate::error::FaultKind;
-use crate::num::mma_m16n8k16_bf16;
-use crate::program::{Described, FULL, Left, Mask, Multiply, Reg, SHARED_BASE, WARP, Wgmma};
+use crate::num::{multiply_tile_bf16, pack_sums, unpack_rows, unpack_sums};
+use crate::program::{Described, FULL, Left, Mask, Multiply, SHARED_BASE, WARPGROUP, Wgmma};
 
 /// Rows of A that one warp multiplies.
 const ROWS: u32 = 16;
-/// Columns of a tile.
-const TILE: u32 = 8;
-/// The signs of a pair of BF16 elements.
-const SIGNS: u32 = 0x8000_8000;
+/// The sign of a BF16 element.
+const SIGN: u16 = 0x8000;
 
 type Result<T = ()> = std::result::Result<T, Box<Trouble>>;
 
@@ -75,58 +73,47 @@ impl Cluster<'_> {
         self.take_registers(w, multiply, site)?;
         let number = self.warps[w].products.issued + 1;
         let columns = multiply.columns() as u32;
-        let first_row = self.warps[w].index % crate::program::WARPGROUP as u32 * ROWS;
+        let first_row = self.warps[w].index % WARPGROUP as u32 * ROWS;
         let matrix = |name: &str, bits: u64, described: &Described, length: u32| {
             Matrix::new(bits, described.transposed, length)
                 .map_err(|(kind, why)| trouble(kind, 0, format!("{name}: {why}")))
         };
         let b = matrix("B", b_bits, &multiply.b, columns)?;
         self.read_matrix(w, "B", &b, (0, columns), number, site)?;
-        let mut fragment = match &multiply.a {
+        let mut rows = match &multiply.a {
             Left::Shared(described) => {
                 let a = matrix("A", a_bits, described, 4 * ROWS)?;
                 self.read_matrix(w, "A", &a, (first_row, ROWS), number, site)?;
                 let shared = &self.ctas[self.warps[w].cta].shared;
-                each_lane(|group, pair| {
-                    [(0, 0), (8, 0), (0, 8), (8, 8)]
-                        .map(|(row, k)| a.pair(shared, SHARED_BASE, first_row + group + row, pair + k))
-                })
+                std::array::from_fn(|i| a.row(shared, SHARED_BASE, first_row + i as u32))
             }
             Left::Registers(regs) => {
-                let values = regs.map(|reg| self.warps[w].registers[reg as usize]);
-                std::array::from_fn(|lane| values.map(|value| value[lane] as u32))
+                let values = regs.map(|reg| &self.warps[w].registers[reg as usize]);
+                unpack_rows(&std::array::from_fn(|lane| values.map(|value| value[lane] as u32)))
             }
         };
         if multiply.negate[0] != multiply.negate[1] {
-            fragment.iter_mut().flatten().for_each(|pair| *pair ^= SIGNS);
+            rows.iter_mut().flatten().for_each(|element| *element ^= SIGN);
         }
+        let shared = &self.ctas[self.warps[w].cta].shared;
+        let registers = &mut self.warps[w].registers;
         for (tile, regs) in multiply.d.chunks_exact(4).enumerate() {
-            let shared = &self.ctas[self.warps[w].cta].shared;
-            let column = tile as u32 * TILE;
-            let b = each_lane(|group, pair| [0, 8].map(|k| b.pair(shared, SHARED_BASE, column + group, pair + k)));
-            self.multiply_tile(w, regs, &fragment, &b, add);
+            let across: [[u16; 16]; 8] = std::array::from_fn(|n| b.row(shared, SHARED_BASE, (8 * tile + n) as u32));
+            let columns = std::array::from_fn(|k| across.map(|column| column[k]));
+            let mut sums = [[0.0; 8]; 16];
+            if add {
+                sums = unpack_sums(|lane, i| f32::from_bits(registers[regs[i] as usize][lane] as u32));
+            }
+            multiply_tile_bf16(&rows, &columns, &mut sums);
+            pack_sums(&sums, |lane, i, sum| {
+                registers[regs[i] as usize][lane] = sum.to_bits().into()
+            });
         }
         let products = &mut self.warps[w].products;
         products.issued = number;
         products.last = site;
         self.rouse_siblings(w);
         Ok(())
-    }
-
-    fn multiply_tile(&mut self, w: usize, regs: &[Reg], a: &[[u32; 4]; WARP], b: &[[u32; 2]; WARP], add: bool) {
-        let registers = &mut self.warps[w].registers;
-        let mut sums = [[0.0; 4]; WARP];
-        if add {
-            for (i, &reg) in regs.iter().enumerate() {
-                for (sum, &value) in sums.iter_mut().zip(&registers[reg as usize]) {
-                    sum[i] = f32::from_bits(value as u32);
-                }
-            }
-        }
-        let sums = mma_m16n8k16_bf16(a, b, &sums);
-        for (i, &reg) in regs.iter().enumerate() {
-            registers[reg as usize] = sums.map(|sum| u64::from(sum[i].to_bits()));
-        }
     }
 
     /// Enters the reading of a matrix into the books of the CTA's memory.
@@ -140,27 +127,22 @@ impl Cluster<'_> {
         site: u32,
     ) -> Result {
         let rank = self.warps[w].cta;
-        let size = self.ctas[rank].shared.len();
-        let touch = Touch::CopyRead(Epoch::new(self.multiplier(w), number, false));
-        for address in matrix.pieces(first, length) {
-            let inside =
-                (address.checked_sub(SHARED_BASE).map(|at| at as usize)).filter(|at| at + PIECE as usize <= size);
-            let Some(at) = inside else {
-                let detail = format!(
-                    "{name}: its descriptor asks for {PIECE} bytes of shared memory at {address:#x}, which lie outside the CTA's \
-                     {size} bytes at {SHARED_BASE:#x}"
-                );
-                return Err(trouble(FaultKind::OutOfBounds, 0, detail));
-            };
-            if let Err((byte, objection)) = self.touch(w, false, (rank, at, PIECE as usize), touch, site) {
-                return Err(self.objection(rank, byte, touch, 0, objection));
-            }
+        let size = self.ctas[rank].shared.len() as u32;
+        let outside = |&address: &u32| address < SHARED_BASE || address - SHARED_BASE + PIECE > size;
+        if let Some(address) = matrix.pieces(first, length).find(outside) {
+            let detail = format!(
+                "{name}: its descriptor asks for {PIECE} bytes of shared memory at {address:#x}, which lie outside the CTA's \
+                 {size} bytes at {SHARED_BASE:#x}"
+            );
+            return Err(trouble(FaultKind::OutOfBounds, 0, detail));
+        }
+        let reader = Epoch::new(self.multiplier(w), number, false);
+        let pieces = matrix
+            .pieces(first, length)
+            .map(|address| (address - SHARED_BASE) as usize);
+        if let Err((byte, objection)) = self.touch_pieces(w, (rank, PIECE as usize), pieces, reader, site) {
+            return Err(self.objection(rank, byte, Touch::AsyncRead(reader), 0, objection));
         }
         Ok(())
     }
-}
-
-/// A fragment: `f` gets each lane's row or column within eight, and the first of its pair along the other direction.
-fn each_lane<T>(f: impl Fn(u32, u32) -> T) -> [T; WARP] {
-    std::array::from_fn(|lane| f(lane as u32 / 4, lane as u32 % 4 * 2))
 }

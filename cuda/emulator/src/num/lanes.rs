@@ -1,208 +1,237 @@
 //! Eight numbers at once, for the loops that decide the emulator's speed: left to themselves, compilers make vectors of
-//! them along the wrong axis. On x86-64 these are the vector registers that every such processor has.
+//! them along the wrong axis. On x86-64 these are vector registers, of as many bits as the processor has.
+
+/// A kind of vectors.
+pub(super) trait Vectors {
+    /// Eight binary32 numbers.
+    type Floats: Copy;
+    /// Eight 32-bit integers.
+    type Ints: Copy;
+    /// Eight 16-bit integers.
+    type Shorts: Copy;
+
+    fn floats(values: [f32; 8]) -> Self::Floats;
+    fn splat_float(value: f32) -> Self::Floats;
+    fn times(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Without their fractions. Magnitudes must be below 2^31, else the result is any number.
+    fn cut(a: Self::Floats) -> Self::Ints;
+
+    fn splat_int(value: i32) -> Self::Ints;
+    fn add(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn get_ints(a: Self::Ints) -> [i32; 8];
+
+    fn shorts(values: [i16; 8]) -> Self::Shorts;
+    fn splat_short(value: i16) -> Self::Shorts;
+    fn add_shorts(a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+    fn max(a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+    fn get_shorts(a: Self::Shorts) -> [i16; 8];
+}
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use sse2::{Floats, Ints, Shorts};
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) use portable::{Floats, Ints, Shorts};
+pub(super) use x86::{Avx2, Sse2};
 
 #[cfg(target_arch = "x86_64")]
-mod sse2 {
+mod x86 {
     use std::arch::x86_64::*;
+    use std::mem::transmute;
 
-    /// Runs an expression of SSE2's functions.
-    macro_rules! sse2 {
+    use super::Vectors;
+
+    /// Runs an expression of vector instructions.
+    macro_rules! vector {
         ($expression:expr) => {
-            // SAFETY: every x86-64 processor has SSE2, and the functions used here ask for nothing else.
+            // SAFETY: every x86-64 processor has SSE2. `Avx2` is used only where the processor has been asked for AVX2. Vectors
+            // and arrays of the same size hold plain numbers.
             unsafe { $expression }
         };
     }
 
-    /// Eight binary32 numbers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Floats(__m128, __m128);
+    /// What all kinds do alike: eight 16-bit integers in 128 bits.
+    macro_rules! shorts {
+        () => {
+            type Shorts = __m128i;
 
-    impl Floats {
-        #[inline(always)]
-        pub(in crate::num) fn new([a, b, c, d, e, f, g, h]: [f32; 8]) -> Self {
-            sse2!(Floats(_mm_setr_ps(a, b, c, d), _mm_setr_ps(e, f, g, h)))
-        }
+            #[inline(always)]
+            fn shorts(values: [i16; 8]) -> __m128i {
+                vector!(transmute::<[i16; 8], __m128i>(values))
+            }
 
-        #[inline(always)]
-        pub(in crate::num) fn splat(value: f32) -> Self {
-            sse2!(Floats(_mm_set1_ps(value), _mm_set1_ps(value)))
-        }
+            #[inline(always)]
+            fn splat_short(value: i16) -> __m128i {
+                vector!(_mm_set1_epi16(value))
+            }
 
-        #[inline(always)]
-        pub(in crate::num) fn times(self, other: Self) -> Self {
-            sse2!(Floats(_mm_mul_ps(self.0, other.0), _mm_mul_ps(self.1, other.1)))
-        }
+            #[inline(always)]
+            fn add_shorts(a: __m128i, b: __m128i) -> __m128i {
+                vector!(_mm_add_epi16(a, b))
+            }
 
-        /// Without their fractions. Magnitudes must be below 2^31, else the result is any number.
-        #[inline(always)]
-        pub(in crate::num) fn cut(self) -> Ints {
-            sse2!(Ints(_mm_cvttps_epi32(self.0), _mm_cvttps_epi32(self.1)))
-        }
+            #[inline(always)]
+            fn max(a: __m128i, b: __m128i) -> __m128i {
+                vector!(_mm_max_epi16(a, b))
+            }
+
+            #[inline(always)]
+            fn get_shorts(a: __m128i) -> [i16; 8] {
+                vector!(transmute::<__m128i, [i16; 8]>(a))
+            }
+        };
     }
 
-    /// Eight 32-bit integers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Ints(__m128i, __m128i);
+    /// 128-bit registers, which every such processor has.
+    pub(in crate::num) struct Sse2;
 
-    impl Ints {
+    impl Vectors for Sse2 {
+        type Floats = [__m128; 2];
+        type Ints = [__m128i; 2];
+
         #[inline(always)]
-        pub(in crate::num) fn splat(value: i32) -> Self {
-            sse2!(Ints(_mm_set1_epi32(value), _mm_set1_epi32(value)))
+        fn floats(values: [f32; 8]) -> [__m128; 2] {
+            vector!(transmute::<[f32; 8], [__m128; 2]>(values))
         }
 
         #[inline(always)]
-        pub(in crate::num) fn plus(self, other: Self) -> Self {
-            sse2!(Ints(_mm_add_epi32(self.0, other.0), _mm_add_epi32(self.1, other.1)))
+        fn splat_float(value: f32) -> [__m128; 2] {
+            [vector!(_mm_set1_ps(value)); 2]
         }
 
         #[inline(always)]
-        pub(in crate::num) fn get(self) -> [i32; 8] {
-            let [a, b] = [self.0, self.1].map(|half| {
-                sse2!([
-                    _mm_cvtsi128_si64(half),
-                    _mm_cvtsi128_si64(_mm_unpackhi_epi64(half, half))
-                ])
-                .map(|pair| [pair as i32, (pair >> 32) as i32])
-            });
-            [a[0][0], a[0][1], a[1][0], a[1][1], b[0][0], b[0][1], b[1][0], b[1][1]]
+        fn times([a, b]: [__m128; 2], [c, d]: [__m128; 2]) -> [__m128; 2] {
+            vector!([_mm_mul_ps(a, c), _mm_mul_ps(b, d)])
         }
+
+        #[inline(always)]
+        fn cut([a, b]: [__m128; 2]) -> [__m128i; 2] {
+            vector!([_mm_cvttps_epi32(a), _mm_cvttps_epi32(b)])
+        }
+
+        #[inline(always)]
+        fn splat_int(value: i32) -> [__m128i; 2] {
+            [vector!(_mm_set1_epi32(value)); 2]
+        }
+
+        #[inline(always)]
+        fn add([a, b]: [__m128i; 2], [c, d]: [__m128i; 2]) -> [__m128i; 2] {
+            vector!([_mm_add_epi32(a, c), _mm_add_epi32(b, d)])
+        }
+
+        #[inline(always)]
+        fn get_ints(a: [__m128i; 2]) -> [i32; 8] {
+            vector!(transmute::<[__m128i; 2], [i32; 8]>(a))
+        }
+
+        shorts!();
     }
 
-    /// Eight 16-bit integers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Shorts(__m128i);
+    /// 256-bit registers.
+    pub(in crate::num) struct Avx2;
 
-    impl Shorts {
+    impl Vectors for Avx2 {
+        type Floats = __m256;
+        type Ints = __m256i;
+
         #[inline(always)]
-        pub(in crate::num) fn new([a, b, c, d, e, f, g, h]: [i16; 8]) -> Self {
-            sse2!(Shorts(_mm_setr_epi16(a, b, c, d, e, f, g, h)))
+        fn floats(values: [f32; 8]) -> __m256 {
+            vector!(transmute::<[f32; 8], __m256>(values))
         }
 
         #[inline(always)]
-        pub(in crate::num) fn splat(value: i16) -> Self {
-            sse2!(Shorts(_mm_set1_epi16(value)))
+        fn splat_float(value: f32) -> __m256 {
+            vector!(_mm256_set1_ps(value))
         }
 
         #[inline(always)]
-        pub(in crate::num) fn plus(self, other: Self) -> Self {
-            sse2!(Shorts(_mm_add_epi16(self.0, other.0)))
+        fn times(a: __m256, b: __m256) -> __m256 {
+            vector!(_mm256_mul_ps(a, b))
         }
 
         #[inline(always)]
-        pub(in crate::num) fn max(self, other: Self) -> Self {
-            sse2!(Shorts(_mm_max_epi16(self.0, other.0)))
+        fn cut(a: __m256) -> __m256i {
+            vector!(_mm256_cvttps_epi32(a))
         }
 
         #[inline(always)]
-        pub(in crate::num) fn get(self) -> [i16; 8] {
-            let halves = sse2!([
-                _mm_cvtsi128_si64(self.0),
-                _mm_cvtsi128_si64(_mm_unpackhi_epi64(self.0, self.0))
-            ]);
-            std::array::from_fn(|n| (halves[n / 4] >> (n % 4 * 16)) as i16)
+        fn splat_int(value: i32) -> __m256i {
+            vector!(_mm256_set1_epi32(value))
         }
+
+        #[inline(always)]
+        fn add(a: __m256i, b: __m256i) -> __m256i {
+            vector!(_mm256_add_epi32(a, b))
+        }
+
+        #[inline(always)]
+        fn get_ints(a: __m256i) -> [i32; 8] {
+            vector!(transmute::<__m256i, [i32; 8]>(a))
+        }
+
+        shorts!();
     }
 }
+
+#[cfg(any(test, not(target_arch = "x86_64")))]
+pub(super) use portable::Portable;
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable {
     use std::array::from_fn;
 
-    /// Eight binary32 numbers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Floats([f32; 8]);
+    use super::Vectors;
 
-    impl Floats {
-        pub(in crate::num) fn new(values: [f32; 8]) -> Self {
-            Floats(values)
+    /// Arrays, for whatever processor.
+    pub(in crate::num) struct Portable;
+
+    impl Vectors for Portable {
+        type Floats = [f32; 8];
+        type Ints = [i32; 8];
+        type Shorts = [i16; 8];
+
+        fn floats(values: [f32; 8]) -> [f32; 8] {
+            values
         }
 
-        pub(in crate::num) fn splat(value: f32) -> Self {
-            Floats([value; 8])
+        fn splat_float(value: f32) -> [f32; 8] {
+            [value; 8]
         }
 
-        pub(in crate::num) fn times(self, other: Self) -> Self {
-            Floats(from_fn(|n| self.0[n] * other.0[n]))
+        fn times(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+            from_fn(|n| a[n] * b[n])
         }
 
-        /// Without their fractions. Magnitudes must be below 2^31, else the result is any number.
-        pub(in crate::num) fn cut(self) -> Ints {
-            Ints(self.0.map(|value| value as i32))
-        }
-    }
-
-    /// Eight 32-bit integers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Ints([i32; 8]);
-
-    impl Ints {
-        pub(in crate::num) fn splat(value: i32) -> Self {
-            Ints([value; 8])
+        fn cut(a: [f32; 8]) -> [i32; 8] {
+            a.map(|value| value as i32)
         }
 
-        pub(in crate::num) fn plus(self, other: Self) -> Self {
-            Ints(from_fn(|n| self.0[n].wrapping_add(other.0[n])))
+        fn splat_int(value: i32) -> [i32; 8] {
+            [value; 8]
         }
 
-        pub(in crate::num) fn get(self) -> [i32; 8] {
-            self.0
-        }
-    }
-
-    /// Eight 16-bit integers.
-    #[derive(Clone, Copy)]
-    pub(in crate::num) struct Shorts([i16; 8]);
-
-    impl Shorts {
-        pub(in crate::num) fn new(values: [i16; 8]) -> Self {
-            Shorts(values)
+        fn add(a: [i32; 8], b: [i32; 8]) -> [i32; 8] {
+            from_fn(|n| a[n].wrapping_add(b[n]))
         }
 
-        pub(in crate::num) fn splat(value: i16) -> Self {
-            Shorts([value; 8])
+        fn get_ints(a: [i32; 8]) -> [i32; 8] {
+            a
         }
 
-        pub(in crate::num) fn plus(self, other: Self) -> Self {
-            Shorts(from_fn(|n| self.0[n].wrapping_add(other.0[n])))
+        fn shorts(values: [i16; 8]) -> [i16; 8] {
+            values
         }
 
-        pub(in crate::num) fn max(self, other: Self) -> Self {
-            Shorts(from_fn(|n| self.0[n].max(other.0[n])))
+        fn splat_short(value: i16) -> [i16; 8] {
+            [value; 8]
         }
 
-        pub(in crate::num) fn get(self) -> [i16; 8] {
-            self.0
+        fn add_shorts(a: [i16; 8], b: [i16; 8]) -> [i16; 8] {
+            from_fn(|n| a[n].wrapping_add(b[n]))
         }
-    }
-}
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+        fn max(a: [i16; 8], b: [i16; 8]) -> [i16; 8] {
+            from_fn(|n| a[n].max(b[n]))
+        }
 
-    use super::portable;
-
-    proptest! {
-        /// Both kinds of lanes compute the same.
-        #[test]
-        fn vectors_compute_what_arrays_do(a: [i16; 8], b: [i16; 8], x in prop::array::uniform8(-30000f32..30000.), y: i16) {
-            let [wide, plain] = [
-                super::Shorts::new(a).plus(super::Shorts::splat(y)).max(super::Shorts::new(b)).get(),
-                portable::Shorts::new(a).plus(portable::Shorts::splat(y)).max(portable::Shorts::new(b)).get(),
-            ];
-            prop_assert_eq!(wide, plain);
-            let scale = f32::from(y);
-            let [wide, plain] = [
-                super::Floats::new(x).times(super::Floats::splat(scale)).cut().plus(super::Ints::splat(y.into())).get(),
-                portable::Floats::new(x).times(portable::Floats::splat(scale)).cut().plus(portable::Ints::splat(y.into())).get(),
-            ];
-            prop_assert_eq!(wide, plain);
+        fn get_shorts(a: [i16; 8]) -> [i16; 8] {
+            a
         }
     }
 }

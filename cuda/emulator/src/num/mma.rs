@@ -10,80 +10,142 @@
 //! part in the choice of the largest exponent; a sum of zero is +0; a sum too large is infinite; every NaN is
 //! 0x7fffffff.
 
-use super::lanes::{Floats, Ints, Shorts};
+use super::lanes::Vectors;
 
 /// Bits kept below the largest exponent.
 const KEPT_BITS: i32 = 25;
 /// The NaN of every NaN result.
 const NAN: u32 = 0x7fff_ffff;
 const BIAS: i32 = 127;
+/// Fraction bits of binary64 that binary32 lacks.
+const DROPPED_BITS: u32 = 52 - 23;
 
 /// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32` for a whole warp: per lane the registers of A, B and C, in the
 /// order of the PTX ISA's fragments.
 pub fn mma_m16n8k16_bf16(a: &[[u32; 4]; 32], b: &[[u32; 2]; 32], c: &[[f32; 4]; 32]) -> [[f32; 4]; 32] {
-    let mut rows = [[0u16; 16]; 16];
     let mut columns = [[0u16; 8]; 16];
-    let mut sums = [[0f32; 8]; 16];
-    for lane in 0..32 {
-        // Each group of four lanes holds a row of A and C and a column of B.
+    for (lane, registers) in b.iter().enumerate() {
+        // Each group of four lanes holds a column.
         let (group, pair) = (lane / 4, lane % 4 * 2);
-        for half in 0..2 {
-            let row = group + 8 * half;
-            for side in 0..2 {
-                let register = a[lane][half + 2 * side];
-                rows[row][pair + 8 * side] = register as u16;
-                rows[row][pair + 8 * side + 1] = (register >> 16) as u16;
-            }
-            columns[pair + 8 * half][group] = b[lane][half] as u16;
-            columns[pair + 8 * half + 1][group] = (b[lane][half] >> 16) as u16;
-            sums[row][pair] = c[lane][2 * half];
-            sums[row][pair + 1] = c[lane][2 * half + 1];
+        for (half, &register) in registers.iter().enumerate() {
+            columns[pair + 8 * half][group] = register as u16;
+            columns[pair + 8 * half + 1][group] = (register >> 16) as u16;
         }
     }
-    multiply_tile_bf16(&rows, &columns, &mut sums);
-    std::array::from_fn(|lane| {
+    let mut sums = unpack_sums(|lane, i| c[lane][i]);
+    multiply_tile_bf16(&unpack_rows(a), &columns, &mut sums);
+    let mut d = [[0.0; 4]; 32];
+    pack_sums(&sums, |lane, i, sum| d[lane][i] = sum);
+    d
+}
+
+/// The rows of A of which each lane holds four registers in the order of the PTX ISA's fragment of `m16n8k16`.
+pub fn unpack_rows(a: &[[u32; 4]; 32]) -> [[u16; 16]; 16] {
+    let mut rows = [[0u16; 16]; 16];
+    for (lane, registers) in a.iter().enumerate() {
         let (group, pair) = (lane / 4, lane % 4 * 2);
-        [
-            sums[group][pair],
-            sums[group][pair + 1],
-            sums[group + 8][pair],
-            sums[group + 8][pair + 1],
-        ]
-    })
+        for (i, &register) in registers.iter().enumerate() {
+            let (half, side) = (i % 2, i / 2);
+            let row = &mut rows[group + 8 * half];
+            row[pair + 8 * side] = register as u16;
+            row[pair + 8 * side + 1] = (register >> 16) as u16;
+        }
+    }
+    rows
+}
+
+/// A tile of C or D from the fragment of `m16n8k16`, given by lane and register.
+#[inline]
+pub fn unpack_sums(fragment: impl Fn(usize, usize) -> f32) -> [[f32; 8]; 16] {
+    let mut sums = [[0f32; 8]; 16];
+    for lane in 0..32 {
+        for i in 0..4 {
+            sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = fragment(lane, i);
+        }
+    }
+    sums
+}
+
+/// The opposite of [`unpack_sums`].
+#[inline]
+pub fn pack_sums(sums: &[[f32; 8]; 16], mut fragment: impl FnMut(usize, usize, f32)) {
+    for lane in 0..32 {
+        for i in 0..4 {
+            fragment(lane, i, sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+        }
+    }
 }
 
 /// `sums += rows · columns`: A by rows, B as `[k][n]`. Every larger product along k = 16 is made of such tiles.
 pub fn multiply_tile_bf16(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
-    let column_exponents = columns.map(|k| Shorts::new(k.map(exponent)));
-    let column_values = columns.map(|k| Floats::new(k.map(value)));
-    let zero_columns: [bool; 8] = std::array::from_fn(|n| is_zero(columns.iter().map(|k| &k[n])));
-    let finite_columns = largest_field(columns.as_flattened()) < EXPONENT_FIELD;
-    for (row, sums) in rows.iter().zip(sums) {
-        let upper_halves = sums.map(|sum| (sum.to_bits() >> 16) as u16);
-        let mut largest = Shorts::new(upper_halves.map(exponent));
-        for (&a, &b) in row.iter().zip(&column_exponents) {
-            largest = largest.max(Shorts::splat(exponent(a)).plus(b));
+    #[cfg(target_arch = "x86_64")]
+    {
+        /// The same, compiled for processors with AVX2.
+        #[target_feature(enable = "avx2")]
+        fn with_avx2(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
+            multiply_tile::<super::lanes::Avx2>(rows, columns, sums);
         }
-        let largest = largest.get();
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            unsafe { with_avx2(rows, columns, sums) }
+        } else {
+            multiply_tile::<super::lanes::Sse2>(rows, columns, sums);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    multiply_tile::<super::lanes::Portable>(rows, columns, sums);
+}
+
+#[inline(always)]
+pub(super) fn multiply_tile<V: Vectors>(rows: &[[u16; 16]; 16], columns: &[[u16; 8]; 16], sums: &mut [[f32; 8]; 16]) {
+    let column_exponents = columns.map(|k| V::shorts(k.map(exponent)));
+    let column_values = columns.map(|k| V::floats(k.map(value)));
+    let finite_columns = largest_field(columns.as_flattened()) < EXPONENT_FIELD;
+    let row_exponents = rows.map(|row| row.map(exponent));
+    let row_values = rows.map(|row| row.map(value));
+    for (i, (row, sums)) in rows.iter().zip(sums).enumerate() {
+        let upper_halves = sums.map(|sum| (sum.to_bits() >> 16) as u16);
+        let mut largest = V::shorts(upper_halves.map(exponent));
+        for (&a, &b) in row_exponents[i].iter().zip(&column_exponents) {
+            largest = V::max(largest, V::add_shorts(V::splat_short(a), b));
+        }
+        let largest = V::get_shorts(largest);
         let finite = finite_columns && largest_field(row).max(largest_field(&upper_halves)) < EXPONENT_FIELD;
         let fast = finite && largest.iter().fold(true, |all, &e| all & (e <= FAST_EXPONENTS.1));
-        let mut results = if fast {
-            multiply_row(row, &column_values, &largest, sums)
+        let results = if fast {
+            multiply_row::<V>(&row_values[i], &column_values, &largest, sums)
         } else {
             [0.0; 8]
         };
-        let zero_row = is_zero(row.iter());
-        for (n, result) in results.iter_mut().enumerate() {
-            if fast && largest[n] >= FAST_EXPONENTS.0 {
-                continue;
-            }
-            // Rows and columns of zeros, with which tiles are padded, need no thought.
-            if !(finite && sums[n] == 0.0 && (zero_row || zero_columns[n])) {
-                *result = dot_bf16(row, &columns.map(|k| k[n]), sums[n]);
-            }
+        if fast && largest.iter().fold(true, |all, &e| all & (e >= FAST_EXPONENTS.0)) {
+            *sums = results;
+        } else {
+            *sums = complete_row(row, columns, &largest, sums, (finite, fast), results);
         }
-        *sums = results;
     }
+}
+
+/// Those elements of a row that could not be computed the fast way, and the results of the others.
+#[cold]
+fn complete_row(
+    row: &[u16; 16],
+    columns: &[[u16; 8]; 16],
+    largest: &[i16; 8],
+    sums: &[f32; 8],
+    (finite, fast): (bool, bool),
+    mut results: [f32; 8],
+) -> [f32; 8] {
+    let zero_row = is_zero(row.iter());
+    for (n, result) in results.iter_mut().enumerate() {
+        if fast && largest[n] >= FAST_EXPONENTS.0 {
+            continue;
+        }
+        // Rows and columns of zeros, with which tiles are padded, need no thought.
+        if !(finite && sums[n] == 0.0 && (zero_row || is_zero(columns.iter().map(|k| &k[n])))) {
+            *result = dot_bf16(row, &columns.map(|k| k[n]), sums[n]);
+        }
+    }
+    results
 }
 
 fn is_zero<'v>(values: impl Iterator<Item = &'v u16>) -> bool {
@@ -108,7 +170,13 @@ fn largest_field(patterns: &[u16]) -> i16 {
 ///
 /// Scaled so that the last kept bit weighs one, a product is exact in binary32, and cutting it off is a conversion to
 /// an integer.
-fn multiply_row(row: &[u16; 16], columns: &[Floats; 16], largest: &[i16; 8], sums: &[f32; 8]) -> [f32; 8] {
+#[inline(always)]
+fn multiply_row<V: Vectors>(
+    row: &[f32; 16],
+    columns: &[V::Floats; 16],
+    largest: &[i16; 8],
+    sums: &[f32; 8],
+) -> [f32; 8] {
     let scales = largest.map(|exponent| {
         // Where it is too small no product reaches 2^-98, and a scale of one makes them all zero.
         let scale = if exponent < FAST_EXPONENTS.0 {
@@ -118,16 +186,21 @@ fn multiply_row(row: &[u16; 16], columns: &[Floats; 16], largest: &[i16; 8], sum
         };
         f32::from_bits(((scale + BIAS) as u32) << 23)
     });
-    let scales = Floats::new(scales);
+    let scales = V::floats(scales);
     // A scaled product is below (255/128)² · 2^25 < 2^27, and sixteen of them below 2^31.
-    let mut totals = Ints::splat(0);
+    let mut totals = V::splat_int(0);
     for (&a, &b) in row.iter().zip(columns) {
-        totals = totals.plus(Floats::splat(value(a)).times(b).times(scales).cut());
+        totals = V::add(totals, V::cut(V::times(V::times(V::splat_float(a), b), scales)));
     }
-    let (totals, addends) = (totals.get(), Floats::new(*sums).times(scales).cut().get());
+    let (totals, addends) = (
+        V::get_ints(totals),
+        V::get_ints(V::cut(V::times(V::floats(*sums), scales))),
+    );
     std::array::from_fn(|n| {
         let total = f64::from(totals[n]) + f64::from(addends[n]);
-        cut_to_f32(total * power_of_two(i32::from(largest[n]) - KEPT_BITS))
+        let exact = total * power_of_two(i32::from(largest[n]) - KEPT_BITS);
+        // One kept bit weighs 2^-125 at least, so that nothing is subnormal in binary32.
+        f64::from_bits(exact.to_bits() >> DROPPED_BITS << DROPPED_BITS) as f32
     })
 }
 
@@ -207,10 +280,9 @@ fn power_of_two(exponent: i32) -> f64 {
 /// Cut off to binary32; a zero is +0, and what is too large is infinite.
 #[inline]
 fn cut_to_f32(exact: f64) -> f32 {
-    const DROPPED: u32 = 52 - 23;
     if exact.abs() < f64::from(f32::MIN_POSITIVE) {
         let units = (exact * power_of_two(149)) as i32;
         return (f64::from(units) * power_of_two(-149)) as f32;
     }
-    f64::from_bits(exact.to_bits() >> DROPPED << DROPPED) as f32
+    f64::from_bits(exact.to_bits() >> DROPPED_BITS << DROPPED_BITS) as f32
 }

@@ -218,6 +218,11 @@ fn sectors_are_counted_per_row() {
     // Rows are 400 bytes apart: every second one starts in the middle of a sector.
     let traffic = counters.traffic[&address];
     assert_eq!((traffic.read_bytes, traffic.read_sectors), (2048, 8 * 4 + 8 * 5));
+    // Two rows of 16 bytes share a sector.
+    let map = crate::build::map(Element::U8, Swizzle::None, address, &[(16, 0, 16, 1), (100, 0, 8, 1)]);
+    let body = format!("{}{WAIT}", load(OPCODE, &[0, 1], 128));
+    let traffic = run(&map, 1024, &body, &memory, out, None).unwrap().traffic[&address];
+    assert_eq!((traffic.read_bytes, traffic.read_sectors), (128, 5));
 }
 
 #[test]

@@ -1,6 +1,10 @@
 use half::bf16;
 use proptest::prelude::*;
 
+use super::super::lanes::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::super::lanes::Sse2;
+use super::super::mma::multiply_tile;
 use super::super::*;
 
 /// Element i of a lane's fragment, as the ISA numbers them: row and column in the matrix.
@@ -159,6 +163,16 @@ proptest! {
         let before: [[f32; 8]; 16] = std::array::from_fn(|row| std::array::from_fn(|n| f32::from_bits(c[row * 8 + n])));
         let mut sums = before;
         multiply_tile_bf16(&rows, &columns, &mut sums);
+        // What the processor at hand is not given.
+        let mut plain = before;
+        multiply_tile::<Portable>(&rows, &columns, &mut plain);
+        prop_assert_eq!(sums.map(|row| row.map(f32::to_bits)), plain.map(|row| row.map(f32::to_bits)));
+        #[cfg(target_arch = "x86_64")]
+        {
+            let mut narrow = before;
+            multiply_tile::<Sse2>(&rows, &columns, &mut narrow);
+            prop_assert_eq!(sums.map(|row| row.map(f32::to_bits)), narrow.map(|row| row.map(f32::to_bits)));
+        }
         for row in 0..16 {
             for n in 0..8 {
                 let expected = dot_bf16(&rows[row], &columns.map(|k| k[n]), before[row][n]);
