@@ -68,9 +68,9 @@ macro_rules! for_each_gemm {
             route_bf16_sm90_w4s6g1n8: Route 1, 4 6 1 8, 2 168;
             route_bf16_sm90_w4s4g1n16: Route 1, 4 4 1 16, 2 200;
             route_bf16x2_sm90_w4s4g1n8: Route 2, 4 4 1 8, 2 168;
-            route_bf16x2_sm90_w4s4g1n16: Route 2, 4 4 1 16, 1 224;
+            route_bf16x2_sm90_w4s4g1n16: Route 2, 4 4 1 16, 1 248;
             route_bf16x3_sm90_w4s3g1n8: Route 3, 4 3 1 8, 2 168;
-            route_bf16x3_sm90_w4s4g1n16: Route 3, 4 4 1 16, 1 224;
+            route_bf16x3_sm90_w4s4g1n16: Route 3, 4 4 1 16, 1 248;
         }
     };
 }
@@ -80,9 +80,9 @@ macro_rules! for_each_plain_gemm {
     ($each:ident) => {
         $each! {
             gemm_bf16_plain_sm90_w4s2g1n8: Product 1, 4 2 1 8, 2 224;
-            route_bf16_plain_sm90_w4s2g1n8: Route 1, 4 2 1 8, 2 224;
-            route_bf16x2_plain_sm90_w4s2g1n8: Route 2, 4 2 1 8, 2 224;
-            route_bf16x3_plain_sm90_w4s2g1n8: Route 3, 4 2 1 8, 2 224;
+            route_bf16_plain_sm90_w4s2g1n8: Route 1, 4 2 1 8, 2 248;
+            route_bf16x2_plain_sm90_w4s2g1n8: Route 2, 4 2 1 8, 2 248;
+            route_bf16x3_plain_sm90_w4s2g1n8: Route 3, 4 2 1 8, 2 248;
         }
     };
 }
@@ -126,6 +126,16 @@ const TILE_OFFSET: usize = 1024;
 const STEPS_PER_PART: usize = 32;
 /// Steps of 16 columns in a group.
 const GROUP_STEPS: usize = GROUP_COLUMNS / 16;
+
+impl Purpose {
+    /// The operation, as a kernel's name spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Purpose::Product => "gemm",
+            Purpose::Route => "route",
+        }
+    }
+}
 
 impl Gemm {
     /// Threads per CTA.

@@ -123,6 +123,50 @@ mod tests {
     }
 
     #[test]
+    fn a_product_spells_its_parameters() {
+        for i in gemms() {
+            let (w, s, g, n) = (i.warps, i.stages, i.groups, i.token_blocks);
+            let format = ["bf16", "bf16x2", "bf16x3"][i.terms - 1];
+            let loads = match i.loads {
+                Loads::Tensor => "",
+                Loads::Plain => "_plain",
+            };
+            let purpose = i.purpose.name();
+            assert_eq!(i.name, format!("{purpose}_{format}{loads}_sm90_w{w}s{s}g{g}n{n}"));
+        }
+    }
+
+    #[test]
+    fn boxes_and_barriers_of_a_product_fit() {
+        for i in gemms() {
+            assert!(
+                i.x_box().iter().chain(&i.weight_box()).all(|&side| side <= 256),
+                "{}",
+                i.name
+            );
+            assert!(2 * i.stages * BARRIER_BYTES <= i.tile_offset(), "{}", i.name);
+            assert_eq!(
+                i.stage_bytes() % if i.loads == Loads::Tensor { 1024 } else { 16 },
+                0,
+                "{}",
+                i.name
+            );
+        }
+    }
+
+    #[test]
+    fn sums_and_gate_of_a_product_fit_the_tiles_they_replace() {
+        for i in gemms() {
+            let room = i.shared_bytes() - i.tile_offset();
+            assert!(
+                i.partial_bytes() <= room && gate_bytes(MAX_EXPERTS) <= room,
+                "{}",
+                i.name
+            );
+        }
+    }
+
+    #[test]
     fn every_instance_fits_an_sm() {
         for i in entries() {
             assert!(i.shared_bytes <= MAX_SHARED, "{}", i.name);
