@@ -143,7 +143,8 @@ struct Stored {
 /// Row-major weights with their description.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    pub(crate) memory: DeviceBuffer<u16>,
+    /// Keeps what is described.
+    _memory: DeviceBuffer<u16>,
     pub(crate) described: RowMajor,
 }
 
@@ -152,7 +153,10 @@ impl Rows {
     pub(crate) fn new(split: &Split) -> Result<Self> {
         let memory = upload(bytemuck::cast_slice::<bf16, u16>(&split.rows()?))?;
         let described = RowMajor::new(memory.as_device_ptr().as_raw(), split.shape(), split.terms())?;
-        Ok(Rows { memory, described })
+        Ok(Rows {
+            _memory: memory,
+            described,
+        })
     }
 }
 
