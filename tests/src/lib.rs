@@ -1,6 +1,7 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
 pub mod driver;
+pub mod route;
 
 use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
