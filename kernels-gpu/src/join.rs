@@ -10,6 +10,8 @@ const BF16: u64 = 2;
 const FP32: u64 = 4;
 /// Slices that are read at once.
 const SLICES: usize = 4;
+/// Values of a 128-bit access.
+pub(crate) const QUAD: u32 = 4;
 
 /// The result, row-major `[m, n]`.
 #[derive(Clone, Copy)]
@@ -33,6 +35,67 @@ impl Output {
                 global::store_u16(self.y + index * BF16, convert::f32_to_bf16(value));
             }
         }
+    }
+}
+
+/// Four values that lie together, accessed at once where all of them are there and aligned.
+impl Output {
+    /// Stores the first `count` values of four from `index` on, where anybody asks for them.
+    #[inline(always)]
+    pub(crate) unsafe fn store_quad(self, index: u64, values: [f32; 4], count: u32) {
+        if self.y == 0 {
+            return;
+        }
+        // SAFETY: as for `store`.
+        unsafe {
+            if self.fp32 {
+                store_quad(self.y + index * FP32, values, count);
+                return;
+            }
+            let (at, values) = (self.y + index * BF16, values.map(convert::f32_to_bf16));
+            if count == QUAD && at % 8 == 0 {
+                let pair = |i: usize| u32::from(values[i]) | u32::from(values[i + 1]) << 16;
+                global::store_v2(at, [pair(0), pair(2)]);
+                return;
+            }
+            for (i, value) in values.iter().enumerate() {
+                global::store_u16_if(at + i as u64 * BF16, *value, (i as u32) < count);
+            }
+        }
+    }
+}
+
+/// Stores the first `count` of four values.
+#[inline(always)]
+unsafe fn store_quad(at: u64, values: [f32; 4], count: u32) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count == QUAD && at % 16 == 0 {
+            global::store_v4(at, values.map(f32::to_bits));
+            return;
+        }
+        for (i, value) in values.iter().enumerate() {
+            global::store_u32_if(at + i as u64 * FP32, value.to_bits(), (i as u32) < count);
+        }
+    }
+}
+
+/// Loads the first `count` of four values past the L1 cache, zeros for the rest.
+#[inline(always)]
+unsafe fn load_quad(at: u64, count: u32) -> [f32; 4] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if count == QUAD && at % 16 == 0 {
+            return atomic::load_relaxed_v4_f32(at);
+        }
+        let load = |i: u32| {
+            if i < count {
+                atomic::load_relaxed_f32(at + u64::from(i) * FP32)
+            } else {
+                0.0
+            }
+        };
+        [load(0), load(1), load(2), load(3)]
     }
 }
 
@@ -122,6 +185,46 @@ impl Sums {
             }
         }
         sums
+    }
+}
+
+impl Sums {
+    /// Gives the sums of `slice` for the first `count` of the four outputs from `index` on.
+    #[inline(always)]
+    pub(crate) unsafe fn give_quad(&self, slice: u32, index: u64, sums: [f32; 4], count: u32) {
+        let at = self.at + index * FP32;
+        // SAFETY: as for `give`.
+        unsafe {
+            if self.atomic {
+                for (i, sum) in sums.iter().enumerate() {
+                    atomic::add_relaxed_f32_if(at + i as u64 * FP32, *sum, (i as u32) < count);
+                }
+            } else {
+                store_quad(at + u64::from(slice) * self.slice_bytes, sums, count);
+            }
+        }
+    }
+
+    /// Takes the finished sums of the first `count` of the four outputs from `index` on, like [`Sums::take`].
+    #[inline(always)]
+    pub(crate) unsafe fn take_quad(&self, index: u64, count: u32) -> [f32; 4] {
+        let at = self.at + index * FP32;
+        // SAFETY: as for `take`.
+        unsafe {
+            let mut sums = load_quad(at, count);
+            for slice in 1..self.slices {
+                let more = load_quad(at + u64::from(slice) * self.slice_bytes, count);
+                for (sum, more) in sums.iter_mut().zip(&more) {
+                    *sum += more;
+                }
+            }
+            if self.atomic {
+                for i in 0..QUAD {
+                    atomic::store_relaxed_u32_if(at + u64::from(i) * FP32, 0, i < count);
+                }
+            }
+            sums
+        }
     }
 }
 

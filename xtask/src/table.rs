@@ -2,7 +2,7 @@
 
 use cuda_builder::EntrySpec;
 use kernels_gpu::instances;
-use kernels_gpu::layout::UNIT_STEPS;
+use kernels_gpu::layout::{UNIT_K, UNIT_STEPS};
 
 /// Every entry that the PTX must hold.
 pub(crate) fn entries() -> Vec<EntrySpec> {
@@ -14,14 +14,38 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .min_ctas(entry.min_ctas as u32)
         .max_registers(entry.max_registers as u32)
         .shared_bytes(entry.shared_bytes as u32)
-        .cluster(entry.cluster as u32);
+        .cluster(entry.cluster as u32)
+        .tensor_maps(entry.tensor_maps);
     let spec = entry
         .counts
         .list()
         .fold(spec, |spec, (mnemonic, count)| spec.count(mnemonic, count as u32));
-    match instances::gemvs().chain(instances::routes()).find(|gemv| gemv.name == entry.name) {
-        Some(gemv) => promise_wide_loads(spec, gemv),
-        None => spec.promise("LDS.128", 1),
+    if let Some(gemv) = instances::gemvs()
+        .chain(instances::routes())
+        .find(|gemv| gemv.name == entry.name)
+    {
+        promise_wide_loads(spec, gemv)
+    } else if let Some(gemm) = instances::gemms().find(|gemm| gemm.name == entry.name) {
+        promise_products(spec, gemm)
+    } else {
+        spec.promise("LDS.128", 1)
+    }
+}
+
+/// One matrix instruction per step of 16 columns and term, for all of a CTA's tokens or for eight at a time; where a warp loads its own
+/// fragments, four 8 × 8 matrices at a time, and 128 bits of an operand where it is aligned.
+fn promise_products(spec: EntrySpec, gemm: &instances::Gemm) -> EntrySpec {
+    let steps = UNIT_STEPS * gemm.groups;
+    let products = steps * gemm.terms;
+    match gemm.loads {
+        instances::Loads::Tensor => spec.promise_in_main_loop("HGMMA", products as u32),
+        instances::Loads::Plain => {
+            let tiles = gemm.terms * gemm.rows() + gemm.tokens();
+            let loads = tiles * UNIT_K * 2 / (16 * gemm.threads());
+            spec.promise_in_main_loop("HMMA", (products * gemm.token_blocks) as u32)
+                .promise_in_main_loop("LDSM", (products + steps * gemm.token_blocks / 2) as u32)
+                .promise_in_main_loop("LDG.128", loads as u32)
+        }
     }
 }
 

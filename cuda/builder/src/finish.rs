@@ -26,9 +26,26 @@ pub enum FinishError {
         /// What stands there.
         directive: String,
     },
+    /// A parameter is no tensor map, but the table says so.
+    #[error(
+        "entry `{entry}` does not declare parameter {index} as `{expected}`; take a tensor map of 128 bytes by value there"
+    )]
+    NoTensorMap {
+        /// The entry.
+        entry: String,
+        /// The parameter, counted from 0.
+        index: usize,
+        /// What should stand there.
+        expected: String,
+    },
 }
 
-/// Adds launch bounds to every entry and a header to the module.
+/// The alignment that rustc can give a by-value parameter of 8-byte words; with more it copies the value to local memory, or fails.
+const WORD_ALIGN: u32 = 8;
+/// The alignment that the hardware asks of a tensor map.
+pub(crate) const TENSOR_MAP_ALIGN: u32 = 64;
+
+/// Adds launch bounds to every entry and a header to the module, and aligns parameters that are tensor maps.
 ///
 /// Every entry of `ptx` must be in `table` and the reverse. `compiler` and `target` go into the header. The answer depends
 /// on nothing but the arguments.
@@ -52,7 +69,8 @@ pub fn finish(ptx: &str, table: &[EntrySpec], compiler: &str, target: &str) -> R
         let Some(spec) = table.iter().find(|spec| spec.name == entry.name) else {
             continue;
         };
-        out.push_str(&ptx[copied..entry.directives.start]);
+        out.push_str(&ptx[copied..entry.parameters.start]);
+        out.push_str(&aligned(&ptx[entry.parameters.start..entry.directives.start], spec)?);
         out.push_str(&format!(
             "\n.maxntid {}, 1, 1\n.minnctapersm {}\n",
             spec.threads, spec.min_ctas
@@ -63,6 +81,22 @@ pub fn finish(ptx: &str, table: &[EntrySpec], compiler: &str, target: &str) -> R
     }
     out.push_str(&ptx[copied..]);
     Ok(out)
+}
+
+/// A parameter list with its tensor maps aligned as the hardware wants them.
+fn aligned(parameters: &str, spec: &EntrySpec) -> Result<String, FinishError> {
+    (0..spec.tensor_maps).try_fold(parameters.to_owned(), |list, index| {
+        let [expected, wanted] =
+            [WORD_ALIGN, TENSOR_MAP_ALIGN].map(|align| ptx_text::tensor_map_parameter(&spec.name, index, align));
+        if list.contains(&expected) {
+            return Ok(list.replace(&expected, &wanted));
+        }
+        Err(FinishError::NoTensorMap {
+            entry: spec.name.clone(),
+            index,
+            expected,
+        })
+    })
 }
 
 /// One kind of line end, nothing invisible at line ends, one line end at the end.
@@ -117,6 +151,30 @@ mod tests {
             FinishError::Bounded {
                 entry: "k".into(),
                 directive: ".maxntid 256, 1, 1".into()
+            }
+        );
+    }
+
+    #[test]
+    fn tensor_maps_are_aligned_and_must_be_there() {
+        let ptx = PTX.replace(
+            ".param .u64 p",
+            ".param .align 8 .b8 k_param_0[128],\n\t.param .u64 k_param_1",
+        );
+        let table = |maps| [EntrySpec::new("k", 32).tensor_maps(maps)];
+        let out = finish(&ptx, &table(1), "rustc", "sm_90a").unwrap();
+        assert!(
+            out.contains("(\n\t.param .align 64 .b8 k_param_0[128],\n\t.param .u64 k_param_1\n)\n.maxntid"),
+            "{out}"
+        );
+        let error = finish(&ptx, &table(2), "rustc", "sm_90a").unwrap_err();
+        let expected = ".param .align 8 .b8 k_param_1[128]".to_owned();
+        assert_eq!(
+            error,
+            FinishError::NoTensorMap {
+                entry: "k".into(),
+                index: 1,
+                expected
             }
         );
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::finish::TENSOR_MAP_ALIGN;
 use crate::ptx_text::{self, Entry, Instruction};
 use crate::spec::EntrySpec;
 
@@ -41,6 +42,14 @@ pub enum Fault {
         /// What the PTX says.
         found: String,
         /// What the table says.
+        expected: String,
+    },
+    /// A tensor map's parameter is missing, or not aligned.
+    #[error("parameter {index} is not `{expected}`; finish the PTX from the table")]
+    TensorMap {
+        /// The parameter, counted from 0.
+        index: usize,
+        /// How it should be declared.
         expected: String,
     },
     /// Something that a kernel must not have.
@@ -107,6 +116,7 @@ pub fn lint(ptx: &str, table: &[EntrySpec]) -> Vec<Finding> {
             Some(spec) => {
                 bounds(&code[entry.directives.clone()], spec)
                     .into_iter()
+                    .chain(tensor_maps(&code[entry.parameters.clone()], spec))
                     .for_each(&mut report);
                 counts(&code, entry, spec, &mut findings);
             }
@@ -149,6 +159,13 @@ fn bounds(directives: &str, spec: &EntrySpec) -> Vec<Fault> {
         }
     }
     faults
+}
+
+fn tensor_maps(parameters: &str, spec: &EntrySpec) -> impl Iterator<Item = Fault> {
+    (0..spec.tensor_maps).filter_map(move |index| {
+        let expected = ptx_text::tensor_map_parameter(&spec.name, index, TENSOR_MAP_ALIGN);
+        (!parameters.contains(&expected)).then_some(Fault::TensorMap { index, expected })
+    })
 }
 
 /// `.maxntid 256, 1, 1` → `256, 1, 1`, however it is spaced.

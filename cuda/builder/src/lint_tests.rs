@@ -229,3 +229,18 @@ fn text_cut_short_is_linted_without_a_panic() {
         lint(&PTX[..end], &table());
     }
 }
+
+#[test]
+fn a_tensor_map_must_be_there_and_aligned() {
+    let table = [table().remove(0).tensor_maps(1)];
+    let faults = |ptx: &str| -> Vec<Fault> { lint(ptx, &table).into_iter().map(|finding| finding.fault).collect() };
+    let expected = ".param .align 64 .b8 k_param_0[128]";
+    let missing = Fault::TensorMap {
+        index: 0,
+        expected: expected.into(),
+    };
+    assert_eq!(faults(&with(".param .b64 k_param_0", expected)), []);
+    for other in [".param .b64 k_param_0", ".param .align 8 .b8 k_param_0[128]"] {
+        assert_eq!(faults(&with(".param .b64 k_param_0", other)), [missing.clone()]);
+    }
+}

@@ -7,6 +7,8 @@ use std::ops::Range;
 pub struct Entry {
     /// Its symbol.
     pub name: String,
+    /// The parameter list, with its parentheses.
+    pub parameters: Range<usize>,
     /// The performance directives between the parameter list and the body.
     pub directives: Range<usize>,
     /// The body, without its outermost braces.
@@ -68,8 +70,10 @@ pub fn entries(code: &str) -> Vec<Entry> {
         let Some(close) = matching_brace(code, open) else {
             break;
         };
+        let parameters_from = head.find('(').unwrap_or(directives_from);
         found.push(Entry {
             name: name.to_owned(),
+            parameters: name_from + parameters_from.min(directives_from)..name_from + directives_from,
             directives: name_from + directives_from..open,
             body: open + 1..close,
         });
@@ -93,6 +97,12 @@ fn matching_brace(code: &str, open: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// How a parameter that holds a tensor map is declared with that alignment: rustc names parameters after the entry, and a tensor map
+/// takes 128 bytes.
+pub fn tensor_map_parameter(entry: &str, index: usize, align: u32) -> String {
+    format!(".param .align {align} .b8 {entry}_param_{index}[128]")
 }
 
 /// An instruction or a directive: where it begins, and its name with all modifiers.
@@ -176,6 +186,8 @@ $L__BB0_1:
             found.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(),
             ["one", "two"]
         );
+        assert_eq!(code[found[0].parameters.clone()], *"(\n\t.param .u64 one_param_0\n)");
+        assert_eq!(code[found[1].parameters.clone()], *"()");
         assert_eq!(code[found[0].directives.clone()].trim(), ".maxntid 32, 1, 1");
         assert_eq!(code[found[1].body.clone()].trim(), "ret;");
     }

@@ -18,6 +18,8 @@ pub struct EntrySpec {
     pub shared_bytes: u32,
     /// CTAs in a cluster; 1 for none.
     pub cluster: u32,
+    /// How many of the first parameters are tensor maps, whose alignment the finishing pass raises to 64.
+    pub tensor_maps: usize,
     /// How often each barrier and `.sync` instruction occurs, by the beginning of its mnemonic.
     pub counts: Vec<(String, u32)>,
     /// What the machine code must hold.
@@ -40,7 +42,8 @@ pub struct SassPromise {
 }
 
 impl EntrySpec {
-    /// An entry of `threads` threads: one CTA per SM, up to 255 registers, no shared memory, no cluster, no barriers.
+    /// An entry of `threads` threads: one CTA per SM, up to 255 registers, no shared memory, no cluster, no tensor maps, no
+    /// barriers.
     pub fn new(name: impl Into<String>, threads: u32) -> Self {
         Self {
             name: name.into(),
@@ -49,6 +52,7 @@ impl EntrySpec {
             max_registers: 255,
             shared_bytes: 0,
             cluster: 1,
+            tensor_maps: 0,
             counts: Vec::new(),
             sass: Vec::new(),
             max_integers_in_main_loop: None,
@@ -76,6 +80,12 @@ impl EntrySpec {
     /// Sets the CTAs in a cluster.
     pub fn cluster(mut self, ctas: u32) -> Self {
         self.cluster = ctas;
+        self
+    }
+
+    /// Says how many of the first parameters are tensor maps.
+    pub fn tensor_maps(mut self, count: usize) -> Self {
+        self.tensor_maps = count;
         self
     }
 

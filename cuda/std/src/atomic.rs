@@ -42,6 +42,34 @@ pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
     value
 }
 
+/// `ld.relaxed.gpu.global.v4.f32`.
+///
+/// # Safety
+/// `address` is a multiple of 16 and its 16 bytes are readable.
+#[inline(always)]
+pub unsafe fn load_relaxed_v4_f32(address: u64) -> [f32; 4] {
+    let (a, b, c, d): (f32, f32, f32, f32);
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, options(nostack))
+    };
+    [a, b, c, d]
+}
+
+/// `red.relaxed.gpu.global.add.f32` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn add_relaxed_f32_if(address: u64, value: f32, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p red.relaxed.gpu.global.add.f32 [{0}], {1}; }}",
+            in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
+    };
+}
+
 /// `st.relaxed.gpu.global.b32`.
 ///
 /// # Safety
@@ -50,4 +78,17 @@ pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
 pub unsafe fn store_relaxed_u32(address: u64, value: u32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}
+
+/// `st.relaxed.gpu.global.b32` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
+#[inline(always)]
+pub unsafe fn store_relaxed_u32_if(address: u64, value: u32, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.relaxed.gpu.global.b32 [{0}], {1}; }}",
+            in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
+    };
 }

@@ -24,6 +24,15 @@ pub fn cta_rank() -> u32 {
     rank
 }
 
+/// `%cluster_nctarank`: CTAs of the cluster; 1 without clusters.
+#[inline(always)]
+pub fn cta_count() -> u32 {
+    let count: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {0}, %cluster_nctarank;", out(reg32) count, options(pure, nomem, nostack)) };
+    count
+}
+
 /// `barrier.cluster.arrive.relaxed.aligned`: arrives without ordering memory; enough to say that this CTA has started.
 #[inline(always)]
 pub fn arrive_relaxed() {
@@ -65,4 +74,21 @@ pub fn map_shared(address: SharedAddr, rank: u32) -> ClusterAddr {
 pub unsafe fn store_f32(address: ClusterAddr, value: f32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.shared::cluster.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
+}
+
+/// `ld.shared::cluster.v4.f32` where `live`, zeros elsewhere.
+///
+/// # Safety
+/// Where `live`, `address` is 16 aligned bytes of a CTA that has not exited, written before by a thread ordered before this one.
+#[inline(always)]
+pub unsafe fn load_v4_f32_or_zero(address: ClusterAddr, live: bool) -> [f32; 4] {
+    let (a, b, c, d): (f32, f32, f32, f32);
+    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {5}, 0; mov.f32 {0}, 0f00000000; mov.f32 {1}, 0f00000000;",
+            "mov.f32 {2}, 0f00000000; mov.f32 {3}, 0f00000000; @p ld.shared::cluster.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}]; }}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address, in(reg32) u32::from(live),
+            options(readonly, nostack))
+    };
+    [a, b, c, d]
 }

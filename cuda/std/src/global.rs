@@ -95,6 +95,32 @@ pub unsafe fn store_u16(address: u64, value: u16) {
     unsafe { asm!("st.global.b16 [{0}], {1};", in(reg64) address, in(reg16) value, options(nostack)) };
 }
 
+/// `st.global.b16` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 2 and its 2 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_u16_if(address: u64, value: u16, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.global.b16 [{0}], {1}; }}",
+            in(reg64) address, in(reg16) value, in(reg32) u32::from(live), options(nostack))
+    };
+}
+
+/// `st.global.b32` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_u32_if(address: u64, value: u32, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.global.b32 [{0}], {1}; }}",
+            in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
+    };
+}
+
 /// `st.global.b32`.
 ///
 /// # Safety
@@ -103,4 +129,30 @@ pub unsafe fn store_u16(address: u64, value: u16) {
 pub unsafe fn store_u32(address: u64, value: u32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
+}
+
+/// `st.global.v2.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 8 and its 8 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_v2(address: u64, values: [u32; 2]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("st.global.v2.b32 [{0}], {{{1}, {2}}};", in(reg64) address, in(reg32) values[0], in(reg32) values[1],
+            options(nostack))
+    };
+}
+
+/// `st.global.v4.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 16 and its 16 bytes are writable by this thread alone.
+#[inline(always)]
+pub unsafe fn store_v4(address: u64, values: [u32; 4]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("st.global.v4.b32 [{0}], {{{1}, {2}, {3}, {4}}};", in(reg64) address, in(reg32) values[0],
+            in(reg32) values[1], in(reg32) values[2], in(reg32) values[3], options(nostack))
+    };
 }

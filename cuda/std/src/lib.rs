@@ -8,7 +8,8 @@
 //!
 //! * Barriers and warp-wide matrix instructions go through LLVM's intrinsics, which are *convergent*: the compiler may not
 //!   copy them into the arms of a branch. Inline assembly has no such mark, so only instructions that one lane may
-//!   execute alone are written with `asm!`.
+//!   execute alone are written with `asm!`. `wgmma` and `ldmatrix` have no intrinsic that takes what they are given here; they
+//!   are the exceptions, and say what their callers must keep to.
 //! * Addresses in shared memory are 32-bit values of the `.shared` window ([`shared::SharedAddr`]), as the bulk-copy and
 //!   barrier instructions want them.
 #![no_std]
@@ -23,12 +24,15 @@ pub mod cluster;
 pub mod convert;
 pub mod global;
 pub mod math;
+pub mod matrix;
 pub mod mbarrier;
 pub mod mma;
 pub mod pdl;
 pub mod shared;
+pub mod tensor_map;
 pub mod thread;
 pub mod warp;
+pub mod wgmma;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

@@ -39,6 +39,16 @@ pub unsafe fn arrive_expect_tx(barrier: SharedAddr, bytes: u32) {
     };
 }
 
+/// `mbarrier.arrive`: arrives once, releasing what this thread has read and written.
+///
+/// # Safety
+/// `barrier` was initialised, and this ordered before the call.
+#[inline(always)]
+pub unsafe fn arrive(barrier: SharedAddr) {
+    // SAFETY: as the caller promises.
+    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
+}
+
 /// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it is visible after.
 ///
 /// # Safety

@@ -32,6 +32,19 @@ pub unsafe fn load_v4(address: SharedAddr) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// `st.shared.v4.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 16 inside this CTA's shared memory, and no other thread touches its 16 bytes unordered.
+#[inline(always)]
+pub unsafe fn store_v4(address: SharedAddr, values: [u32; 4]) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("st.shared.v4.b32 [{0}], {{{1}, {2}, {3}, {4}}};", in(reg32) address, in(reg32) values[0],
+            in(reg32) values[1], in(reg32) values[2], in(reg32) values[3], options(nostack))
+    };
+}
+
 /// `ld.shared.v2.b64`.
 ///
 /// # Safety

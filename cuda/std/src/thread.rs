@@ -28,8 +28,12 @@ special_registers! {
     block_idx_x = _block_idx_x;
     /// `%ctaid.y`: the CTA's index in the grid, second dimension.
     block_idx_y = _block_idx_y;
+    /// `%ctaid.z`: the CTA's index in the grid, third dimension.
+    block_idx_z = _block_idx_z;
     /// `%nctaid.x`: CTAs in the grid.
     grid_dim_x = _grid_dim_x;
+    /// `%nctaid.y`: CTAs in the grid, second dimension.
+    grid_dim_y = _grid_dim_y;
 }
 
 /// `barrier.cta.sync.aligned.all 0`: waits for every thread of the CTA and orders their shared-memory accesses.

@@ -83,6 +83,7 @@ impl Floor {
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: 1,
+            tensor_maps: 0,
             counts: Counts {
                 bar_sync: 2,
                 shfl_sync: 5,

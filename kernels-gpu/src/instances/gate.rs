@@ -17,18 +17,23 @@ pub const fn gate_bytes(experts: usize) -> usize {
     experts.div_ceil(GATE_TILE) * GATE_TILE * 12 + WARP * 8
 }
 
-/// What the election of the last CTA and a gate add to an entry.
-pub(super) const GATE_COUNTS: Counts = Counts {
+/// What the election of the last CTA adds to an entry.
+pub(super) const ELECTION_COUNTS: Counts = Counts {
     bar_sync: 1,
     bar_red: 1,
+    atom: 1,
+    ..Counts::NONE
+};
+
+/// What the election of the last CTA and a gate add to an entry.
+pub(super) const GATE_COUNTS: Counts = Counts {
     bar_warp_sync: 9,
     // For softmax five to add up, two to join the parts of a group, and one over the chosen.
     shfl_sync: 8,
     // A bound, and a place for each slot of a tile.
     vote_sync: 9,
     redux_sync: 2,
-    atom: 1,
-    ..Counts::NONE
+    ..ELECTION_COUNTS
 };
 
 /// How a logit becomes a score; the number is [`GateArgs::score`].

@@ -334,6 +334,7 @@ impl Gemv {
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: self.cluster,
+            tensor_maps: 0,
             counts: Counts {
                 bar_sync: 1 + gate.bar_sync,
                 bar_warp_sync: 2 + gate.bar_warp_sync,

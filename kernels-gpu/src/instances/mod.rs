@@ -1,19 +1,23 @@
 //! The table of every compiled kernel. The host launches from it, the build writes launch bounds from it, and the checks
 //! of the finished PTX and of its machine code hold the kernels to it.
 
-use gate::GATE_COUNTS;
+use gate::{ELECTION_COUNTS, GATE_COUNTS};
 
+mod counts;
 mod floor;
 mod gate;
+mod gemm;
 mod gemv;
 mod join;
 mod route;
 
+pub use counts::Counts;
 pub use floor::{FLOOR_READ, Floor, FloorArgs};
 pub use gate::{
     BIAS_ON_LOGITS, GATE_TILE, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score,
     gate_bytes,
 };
+pub use gemm::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
 pub use gemv::{Ending, Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
 pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs};
 pub use route::{ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3};
@@ -21,6 +25,7 @@ pub use route::{ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3};
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use {
     floor::for_each_floor,
+    gemm::{for_each_gemm, for_each_plain_gemm},
     gemv::{for_each_gemv_bf16, for_each_gemv_window12},
     route::{for_each_route_bf16, for_each_route_bf16x2, for_each_route_bf16x3},
 };
@@ -44,41 +49,6 @@ pub(crate) const fn same(a: &str, b: &str) -> bool {
     at == a.len() && at == b.len()
 }
 
-macro_rules! counts {
-    ($($field:ident $mnemonic:literal;)*) => {
-        /// How often each barrier, warp-wide and atomic instruction occurs in an entry of the PTX.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "a field is named like its instruction")]
-        pub struct Counts {
-            $(pub $field: usize,)*
-        }
-
-        impl Counts {
-            /// None of any.
-            pub const NONE: Counts = Counts { $($field: 0),* };
-
-            /// The counts by the beginning of the mnemonic.
-            pub fn list(&self) -> impl Iterator<Item = (&'static str, usize)> {
-                [$(($mnemonic, self.$field)),*].into_iter()
-            }
-        }
-    };
-}
-
-counts! {
-    bar_sync "bar.sync";
-    bar_red "bar.red";
-    bar_warp_sync "bar.warp.sync";
-    cluster_arrive "barrier.cluster.arrive";
-    cluster_wait "barrier.cluster.wait";
-    mma_sync "mma.sync";
-    shfl_sync "shfl.sync";
-    vote_sync "vote.sync";
-    redux_sync "redux.sync";
-    atom "atom";
-    red "red";
-}
-
 /// What the build and its checks need to know of an entry of the PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -94,6 +64,8 @@ pub struct Entry {
     pub shared_bytes: usize,
     /// CTAs per cluster.
     pub cluster: usize,
+    /// Leading parameters that are tensor maps.
+    pub tensor_maps: usize,
     /// How often each barrier and warp-wide instruction occurs in the PTX.
     pub counts: Counts,
     /// Whether the machine code must show tensor-core instructions fed by 128-bit shared loads in its main loop; else
@@ -106,6 +78,11 @@ pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
     GEMV_BF16.iter().chain(GEMV_WINDOW12)
 }
 
+/// Every compiled matrix product for many tokens.
+pub fn gemms() -> impl Iterator<Item = &'static Gemm> {
+    GEMM.iter().chain(PLAIN_GEMM)
+}
+
 /// Every compiled router for few tokens.
 pub fn routes() -> impl Iterator<Item = &'static Gemv> {
     ROUTE_BF16.iter().chain(ROUTE_BF16X2).chain(ROUTE_BF16X3)
@@ -116,6 +93,7 @@ pub fn entries() -> impl Iterator<Item = Entry> {
     gemvs()
         .chain(routes())
         .map(Gemv::entry)
+        .chain(gemms().map(Gemm::entry))
         .chain(FLOOR_READ.iter().map(Floor::entry))
 }
 
@@ -140,6 +118,50 @@ mod tests {
             assert_eq!(
                 i.name,
                 format!("floor_read_sm90_w{}s{}b{}", i.warps, i.stages, i.chunk_kib)
+            );
+        }
+    }
+
+    #[test]
+    fn a_product_spells_its_parameters() {
+        for i in gemms() {
+            let (w, s, g, n) = (i.warps, i.stages, i.groups, i.token_blocks);
+            let format = ["bf16", "bf16x2", "bf16x3"][i.terms - 1];
+            let loads = match i.loads {
+                Loads::Tensor => "",
+                Loads::Plain => "_plain",
+            };
+            let purpose = i.purpose.name();
+            assert_eq!(i.name, format!("{purpose}_{format}{loads}_sm90_w{w}s{s}g{g}n{n}"));
+        }
+    }
+
+    #[test]
+    fn boxes_and_barriers_of_a_product_fit() {
+        for i in gemms() {
+            assert!(
+                i.x_box().iter().chain(&i.weight_box()).all(|&side| side <= 256),
+                "{}",
+                i.name
+            );
+            assert!(2 * i.stages * BARRIER_BYTES <= i.tile_offset(), "{}", i.name);
+            assert_eq!(
+                i.stage_bytes() % if i.loads == Loads::Tensor { 1024 } else { 16 },
+                0,
+                "{}",
+                i.name
+            );
+        }
+    }
+
+    #[test]
+    fn sums_and_gate_of_a_product_fit_the_tiles_they_replace() {
+        for i in gemms() {
+            let room = i.shared_bytes() - i.tile_offset();
+            assert!(
+                i.partial_bytes() <= room && gate_bytes(MAX_EXPERTS) <= room,
+                "{}",
+                i.name
             );
         }
     }

@@ -130,15 +130,18 @@ impl Matrix {
     }
 
     /// The addresses of the 16-byte pieces that hold `length` rows or columns from `first` on.
-    pub(super) fn pieces(&self, first: u32, length: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn pieces(&self, first: u32, length: u32) -> Vec<u32> {
         let (along_mn, along_k) = if self.transposed {
             (PIECE_ELEMENTS, 1)
         } else {
             (1, PIECE_ELEMENTS)
         };
-        let along = move |count: u32, step: u32| (0..count).step_by(step as usize);
-        let matrix = *self;
-        along(length, along_mn).flat_map(move |mn| along(STEP_ELEMENTS, along_k).map(move |k| matrix.at(first + mn, k)))
+        let (rows, columns) = (length / along_mn, STEP_ELEMENTS / along_k);
+        let mut pieces = Vec::with_capacity((rows * columns) as usize);
+        for row in 0..rows {
+            pieces.extend((0..columns).map(|column| self.at(first + row * along_mn, column * along_k)));
+        }
+        pieces
     }
 
     /// Row or column `mn`. Shared memory's first byte has the address `base`, and all pieces must lie inside.

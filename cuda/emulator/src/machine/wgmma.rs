@@ -128,8 +128,9 @@ impl Cluster<'_> {
     ) -> Result {
         let rank = self.warps[w].cta;
         let size = self.ctas[rank].shared.len() as u32;
-        let outside = |&address: &u32| address < SHARED_BASE || address - SHARED_BASE + PIECE > size;
-        if let Some(address) = matrix.pieces(first, length).find(outside) {
+        let pieces = matrix.pieces(first, length);
+        let outside = |&&address: &&u32| address < SHARED_BASE || address - SHARED_BASE + PIECE > size;
+        if let Some(address) = pieces.iter().find(outside) {
             let detail = format!(
                 "{name}: its descriptor asks for {PIECE} bytes of shared memory at {address:#x}, which lie outside the CTA's \
                  {size} bytes at {SHARED_BASE:#x}"
@@ -137,9 +138,7 @@ impl Cluster<'_> {
             return Err(trouble(FaultKind::OutOfBounds, 0, detail));
         }
         let reader = Epoch::new(self.multiplier(w), number, false);
-        let pieces = matrix
-            .pieces(first, length)
-            .map(|address| (address - SHARED_BASE) as usize);
+        let pieces = pieces.iter().map(|address| (address - SHARED_BASE) as usize);
         if let Err((byte, objection)) = self.touch_pieces(w, (rank, PIECE as usize), pieces, reader, site) {
             return Err(self.objection(rank, byte, Touch::AsyncRead(reader), 0, objection));
         }

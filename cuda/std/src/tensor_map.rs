@@ -1,0 +1,61 @@
+//! Tensor copies: boxes of a tensor in global memory, addressed by coordinates (PTX ISA §9.7.9.27 `cp.async.bulk.tensor`, sm_90).
+
+use crate::shared::SharedAddr;
+use core::arch::asm;
+
+/// A tensor map that the host has encoded, as a kernel's by-value parameter.
+///
+/// The copies read it where it lies, so a kernel takes the parameter's own address by [`tensor_map_address!`] and leaves the value
+/// alone: a use of it would be a copy in local memory. The alignment of 64 bytes that the hardware asks for is written into
+/// the finished PTX by the builder.
+///
+/// [`tensor_map_address!`]: crate::tensor_map_address
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct TensorMap([u64; 16]);
+
+/// The generic address of the tensor map that is parameter `$index` (a literal) of the kernel `$entry` (`cvta.param`, PTX ISA
+/// §9.7.9.20).
+#[macro_export]
+macro_rules! tensor_map_address {
+    ($entry:ident, $index:literal) => {{
+        let address: u64;
+        // SAFETY: takes the address of a parameter of this entry; accesses nothing.
+        unsafe {
+            core::arch::asm!(
+                concat!("mov.b64 {0}, ", stringify!($entry), "_param_", $index, "; cvta.param.u64 {0}, {0};"),
+                out(reg64) address, options(pure, nomem, nostack)
+            )
+        };
+        address
+    }};
+}
+
+/// `cp.async.bulk.tensor.2d` from global to this CTA's shared memory: the box of the map at these coordinates, the innermost
+/// first. What lies outside the tensor arrives as zeros; the bytes of the whole box are counted on `barrier`.
+///
+/// # Safety
+/// `map` is the generic address of a tensor map of two dimensions; `to` is aligned as its swizzle asks; the destination stays
+/// untouched until the barrier's phase ends; the barrier expects the bytes.
+#[inline(always)]
+pub unsafe fn load_2d(to: SharedAddr, map: u64, at: [u32; 2], barrier: SharedAddr) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}}}], [{4}];",
+            in(reg32) to, in(reg64) map, in(reg32) at[0], in(reg32) at[1], in(reg32) barrier, options(nostack))
+    };
+}
+
+/// `cp.async.bulk.tensor.3d`: like [`load_2d`].
+///
+/// # Safety
+/// As for [`load_2d`], with a map of three dimensions.
+#[inline(always)]
+pub unsafe fn load_3d(to: SharedAddr, map: u64, at: [u32; 3], barrier: SharedAddr) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
+            in(reg32) to, in(reg64) map, in(reg32) at[0], in(reg32) at[1], in(reg32) at[2], in(reg32) barrier,
+            options(nostack))
+    };
+}

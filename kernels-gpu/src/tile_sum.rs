@@ -1,0 +1,238 @@
+//! How a tile of a matrix product is finished: the parts of K that the CTAs of a cluster have multiplied are added through
+//! distributed shared memory, those of the grid's slices through global memory.
+//!
+//! ```text
+//!   CTA 0  CTA 1  …    partial sums of the tile, [token][row], in each CTA's shared memory
+//!     └──┬───┴──┘
+//!   CTA i adds, in rank order, what the cluster has of the i-th share of the tile's tokens
+//!        │
+//!        ├── one slice, no gate: to y
+//!        └── else: to the sums in global memory (atomically, or to a place of the slice's own); whoever comes last there finishes them
+//! ```
+
+use crate::gate;
+use crate::instances::{Gemm, GemmArgs, Purpose};
+use crate::join::{self, Output, QUAD, Sums};
+use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
+use cuda_std::shared::{self, SharedAddr};
+use cuda_std::{cluster, global, thread, warp};
+
+/// A compiled matrix product.
+pub(crate) trait Instance {
+    /// Its row of the table.
+    const GEMM: Gemm;
+}
+
+/// The slice `[first, last)` of `chunks` that falls to worker `index` of `workers`.
+#[inline(always)]
+pub(crate) fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
+    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers.max(1))) as u32;
+    (bound(index), bound(index + 1))
+}
+
+/// CTAs of a cluster, at most.
+const MAX_CLUSTER: usize = 8;
+/// Bytes of an FP32 value.
+const FP32: u64 = 4;
+
+/// The part of the output that a CTA works at, and who else does.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<'a> {
+    /// The CTA's dynamic shared memory.
+    base: SharedAddr,
+    /// Rank in the cluster, and CTAs of the cluster.
+    rank: u32,
+    ctas: u32,
+    row_tile: u32,
+    token_tile: u32,
+    args: &'a GemmArgs,
+    /// The first weight row.
+    pub(crate) first_row: u32,
+    /// The first token.
+    pub(crate) first_token: u32,
+}
+
+impl<'a> Tile<'a> {
+    /// The tile of this CTA.
+    #[inline(always)]
+    pub(crate) fn of_cta<I: Instance>(args: &'a GemmArgs) -> Self {
+        // At least 1, which spares divisions their check for zero.
+        let ctas = cluster::cta_count().max(1);
+        let (row_tile, token_tile) = (thread::block_idx_x() / ctas, thread::block_idx_z());
+        Tile {
+            base: shared::dynamic_base(),
+            rank: cluster::cta_rank(),
+            ctas,
+            row_tile,
+            token_tile,
+            args,
+            first_row: row_tile * const { I::GEMM.rows() as u32 },
+            first_token: token_tile * const { I::GEMM.tokens() as u32 },
+        }
+    }
+
+    /// Chunks `[first, last)` of `chunks` along K that fall to this CTA.
+    #[inline(always)]
+    pub(crate) fn slice(&self, chunks: u32) -> (u32, u32) {
+        let worker = thread::block_idx_y() * self.ctas + self.rank;
+        slice(chunks, worker, self.args.join.slices * self.ctas)
+    }
+
+    /// The tokens `[first, last)` of the tile that this CTA finishes, of those that there are.
+    #[inline(always)]
+    fn share<I: Instance>(&self) -> (u32, u32) {
+        let live = (self.args.m - self.first_token).min(const { I::GEMM.tokens() as u32 });
+        let share = live.div_ceil(self.ctas);
+        let bound = |rank: u32| (rank * share).min(live);
+        (bound(self.rank), bound(self.rank + 1))
+    }
+
+    /// Puts the parts together. `sums` are the values of this thread, as [`cuda_std::wgmma::Accumulator`] has them; warps that
+    /// have multiplied nothing give none that count.
+    ///
+    /// The whole CTA calls it, once all tiles that were sent for have landed.
+    #[inline(always)]
+    pub(crate) unsafe fn finish<I: Instance>(&self, sums: &[f32]) {
+        let threads = const { I::GEMM.threads() as u32 };
+        let quads = const { I::GEMM.rows() as u32 / QUAD };
+        let stride = const { I::GEMM.partial_stride() as u32 };
+        let partial = self.base + const { I::GEMM.tile_offset() as u32 };
+        let gate = matches!(I::GEMM.purpose, Purpose::Route) && self.args.join.gate.top_k != 0;
+        let joined = gate || self.args.join.slices > 1;
+
+        // No warp reads a tile any more: the sums take the tiles' place.
+        thread::sync_threads();
+        let (lane, warp) = (warp::lane_id(), warp::warp_id());
+        if warp < const { I::GEMM.warps as u32 } {
+            let (g, t) = (lane / 4, lane % 4);
+            for (at, value) in sums.iter().enumerate() {
+                let token = (TOKEN_BLOCK * (at / 4) + at % 2) as u32 + 2 * t;
+                let row = warp * UNIT_ROWS as u32 + (8 * (at % 4 / 2)) as u32 + g;
+                // SAFETY: inside the tiles' part of shared memory, as the table's test shows.
+                unsafe { shared::store_f32(partial + (token * stride + row) * 4, *value) };
+            }
+        }
+        cluster::arrive();
+        cluster::wait();
+
+        let (first, last) = self.share::<I>();
+        let mut at = thread::thread_idx_x();
+        while at < (last - first) * quads {
+            let (token, row) = (first + at / quads, at % quads * QUAD);
+            let address = partial + (token * stride + row) * 4;
+            // All ranks are asked before the first has answered. Those that there are not add zeros.
+            let parts: [[f32; 4]; MAX_CLUSTER] = core::array::from_fn(|rank| {
+                let rank = rank as u32;
+                // SAFETY: every CTA has stored its sums before the barrier above, and none exits before the one below.
+                unsafe { cluster::load_v4_f32_or_zero(cluster::map_shared(address, rank), rank < self.ctas) }
+            });
+            let sum = parts
+                .iter()
+                .fold([0f32; 4], |sum, part| core::array::from_fn(|i| sum[i] + part[i]));
+            // SAFETY: the host gives sums and y of these sizes.
+            unsafe {
+                if joined {
+                    self.sums()
+                        .give_quad(thread::block_idx_y(), self.index(token, row), sum, self.rows_at(row));
+                } else {
+                    self.store(token, row, sum);
+                }
+            }
+            at += threads;
+        }
+        cluster::arrive();
+        cluster::wait();
+        if joined {
+            // SAFETY: this share has been given.
+            unsafe { self.join::<I>(gate, (first, last)) };
+        }
+    }
+
+    /// Of four rows from `row` of the tile on, how many the weights have.
+    #[inline(always)]
+    fn rows_at(&self, row: u32) -> u32 {
+        self.args.n.saturating_sub(self.first_row + row).min(QUAD)
+    }
+
+    /// Where a value of `[m, n]` lies, counted in values.
+    #[inline(always)]
+    fn index(&self, token: u32, row: u32) -> u64 {
+        u64::from(self.first_token + token) * u64::from(self.args.n) + u64::from(self.first_row + row)
+    }
+
+    #[inline(always)]
+    fn sums(&self) -> Sums {
+        Sums::new(&self.args.join, u64::from(self.args.m) * u64::from(self.args.n))
+    }
+
+    #[inline(always)]
+    fn output(&self) -> Output {
+        Output {
+            y: self.args.y,
+            fp32: self.args.y_fp32 != 0,
+        }
+    }
+
+    /// Stores four finished rows of a token to y.
+    #[inline(always)]
+    unsafe fn store(&self, token: u32, row: u32, mut sums: [f32; 4]) {
+        let (rows, scales) = (self.rows_at(row), self.args.join.scales);
+        if scales != 0 {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let at = scales + (u64::from(self.first_row + row) + i as u64) * FP32;
+                if (i as u32) < rows {
+                    // SAFETY: the host gives n factors.
+                    *sum *= unsafe { global::load_f32(at) };
+                }
+            }
+        }
+        // SAFETY: inside `[m, n]`, and by this thread alone.
+        unsafe { self.output().store_quad(self.index(token, row), sums, rows) };
+    }
+
+    /// Counts this CTA's contribution to a share of tokens; whoever is last finishes them.
+    #[inline(always)]
+    unsafe fn join<I: Instance>(&self, gate: bool, (first, last): (u32, u32)) {
+        let join = &self.args.join;
+        let row_tiles = thread::grid_dim_x() / self.ctas;
+        // A gate wants all rows of its tokens.
+        let (tile, arrivals) = if gate {
+            (self.token_tile, join.slices * row_tiles)
+        } else {
+            (self.token_tile * row_tiles + self.row_tile, join.slices)
+        };
+        // SAFETY: the host gives a counter for each share of a tile; the whole CTA comes here.
+        if unsafe { !join::is_last(join, tile * self.ctas + self.rank, arrivals) } {
+            return;
+        }
+        if gate {
+            let tokens = gate::Tokens {
+                sums: self.sums(),
+                logits: self.output(),
+                experts: self.args.n,
+            };
+            let share = (self.first_token + first, self.first_token + last);
+            let warps = (warp::warp_id(), const { I::GEMM.threads() as u32 / warp::WARP_SIZE });
+            let free = const {
+                (
+                    I::GEMM.tile_offset() as u32,
+                    (I::GEMM.shared_bytes() - I::GEMM.tile_offset()) as u32,
+                )
+            };
+            // SAFETY: the host gives the gate's arguments; the tiles' part of shared memory has been left by the cluster.
+            unsafe { gate::finish(tokens, join, share, warps, (self.base + free.0, free.1)) };
+            return;
+        }
+        let quads = const { I::GEMM.rows() as u32 / QUAD };
+        let mut at = thread::thread_idx_x();
+        while at < (last - first) * quads {
+            let (token, row) = (first + at / quads, at % quads * QUAD);
+            // SAFETY: every slice's sums are there, and nobody else works at them any more.
+            unsafe {
+                let sums = self.sums().take_quad(self.index(token, row), self.rows_at(row));
+                self.store(token, row, sums);
+            }
+            at += const { I::GEMM.threads() as u32 };
+        }
+    }
+}
