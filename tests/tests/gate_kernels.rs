@@ -188,7 +188,7 @@ fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
 
 #[test]
 fn random_gates_agree_with_fp64() {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 8;
     let (kernel, mut values) = (Kernel::load(), Values::fresh());
     let mut random = Random(&mut values);
     for experts in EXPERTS {

@@ -123,7 +123,7 @@ fn config(experts: usize, values: &mut Values) -> RouterConfig {
 #[test]
 fn a_token_has_the_same_bits_alone_and_in_any_company() {
     let mut values = Values::fresh();
-    let (n, k, m) = (36, 136, 256);
+    let (n, k, m) = (20, 72, 256);
     let (w, x) = (weights(&mut values, n * k), values.bf16(m * k));
     let config = config(n, &mut values);
     let call = Call {
