@@ -1,6 +1,6 @@
 //! A router's launch: a GEMV for few tokens, a matrix product for many.
 
-use super::{GemmPlan, GemmRequest, MAX_SLICES, Plan, WIDE_X, gemm};
+use super::{GemmPlan, GemmRequest, MAX_SLICES, Plan, WIDE_X, gemm, measured};
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, GEMM, Gemv, Loads, PLAIN_GEMM, Purpose};
 use std::fmt;
@@ -82,11 +82,15 @@ pub fn route(request: &RouteRequest) -> Result<Option<RoutePlan>> {
 
 /// The smallest instance that takes all tokens at once, else the largest.
 fn few(request: &RouteRequest) -> Result<Plan> {
-    let fits = |i: &&Gemv| (i.x_values >= WIDE_X) == request.x_wide;
-    let instances = || request.format.routes().iter().filter(fits);
-    let instance = instances()
-        .filter(|i| i.tokens() >= request.m)
-        .min_by_key(|i| i.tokens())
+    let fits = |i: &Gemv| (i.x_values >= WIDE_X) == request.x_wide;
+    let instances = || request.format.routes().iter().filter(|i| fits(i));
+    let smallest = || {
+        let holds_all = instances().filter(|i| i.tokens() >= request.m);
+        holds_all.min_by_key(|i| i.tokens())
+    };
+    // Every GEMV adds up a token's logits in the same order, so that the choice among them changes no bits.
+    let instance = measured::route_gemv(request, fits)
+        .or_else(smallest)
         .or_else(|| instances().max_by_key(|i| i.tokens()));
     let instance = instance.ok_or_else(|| Error::NoInstance {
         request: request.to_string(),
