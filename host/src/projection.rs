@@ -93,6 +93,11 @@ impl Projection {
         self.weights().format()
     }
 
+    /// The address of the row-major copy of the weights, if one was kept.
+    pub fn rows_pointer(&self) -> Option<u64> {
+        self.row_major().map(RowMajor::address)
+    }
+
     /// Where the weights lie, for the [raw](crate::raw) layer.
     pub fn weights(&self) -> Weights {
         match &*self.stored {

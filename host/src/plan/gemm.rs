@@ -7,7 +7,7 @@
 //! * a start for each wave of CTAs;
 //! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
 
-use super::measured::{self, Op, Table};
+use super::measured::{self, Kernel, Op, Table};
 use super::{Verdict, device};
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
@@ -171,6 +171,15 @@ pub(super) fn measured_of(table: &Table, request: &GemmRequest) -> Option<Divisi
     };
     let fits = |division: &Division| unfit(division, request).or_else(|| unwise(division, request)).is_none();
     table.division((op, format, request.shape), request.m, fits)
+}
+
+/// Every division that can and should serve a request, the cheapest first.
+pub fn gemm_kernels(request: &GemmRequest) -> Vec<Kernel> {
+    let costs = gemm_candidates(request).filter_map(|(division, verdict)| match verdict {
+        Verdict::Cost(cost) => Some((Kernel::Gemm(division), cost)),
+        Verdict::Rejected(_) => None,
+    });
+    super::cheapest_first(costs)
 }
 
 fn refused(request: &GemmRequest, reason: &str) -> Error {

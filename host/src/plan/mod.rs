@@ -8,12 +8,15 @@ mod gemm;
 pub mod measured;
 mod route;
 
-pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_with};
-pub use route::{FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_workspace};
+pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_kernels, gemm_with};
+pub use route::{
+    FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_kernels, route_with, route_workspace,
+};
 
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemv, gemvs};
 use kernels_gpu::layout::UNIT_K;
+use measured::Kernel;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -139,6 +142,21 @@ pub fn candidates(request: &Request) -> impl Iterator<Item = (&'static Gemv, Ver
         };
         (instance, verdict)
     })
+}
+
+/// Every instance that can and should serve a request, the cheapest first.
+pub fn kernels(request: &Request) -> Vec<Kernel> {
+    let costs = candidates(request).filter_map(|(instance, verdict)| match verdict {
+        Verdict::Cost(cost) => Some((Kernel::Gemv(instance), cost)),
+        Verdict::Rejected(_) => None,
+    });
+    cheapest_first(costs)
+}
+
+fn cheapest_first(costs: impl Iterator<Item = (Kernel, f64)>) -> Vec<Kernel> {
+    let mut costs: Vec<_> = costs.collect();
+    costs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    costs.into_iter().map(|(kernel, _)| kernel).collect()
 }
 
 /// The instance of that name.

@@ -21,7 +21,11 @@ fn chosen(n: usize, k: usize, m: usize) -> &'static str {
 fn measured_rows_are_what_is_planned() {
     for row in measured::built_in().rows() {
         let request = request_for(row.format, row.shape.n(), row.shape.k(), row.m);
-        assert_eq!(plan(&request).unwrap().unwrap().instance.name, row.kernel.name(), "{row:?}");
+        assert_eq!(
+            plan(&request).unwrap().unwrap().instance.name,
+            row.kernel.name(),
+            "{row:?}"
+        );
     }
 }
 

@@ -154,7 +154,11 @@ impl Table {
         file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
         let from = path.display().to_string();
         if bytes.len() as u64 > LONGEST {
-            return Err(text::fault(&from, 1, format!("the file is longer than {LONGEST} bytes")));
+            return Err(text::fault(
+                &from,
+                1,
+                format!("the file is longer than {LONGEST} bytes"),
+            ));
         }
         match std::str::from_utf8(&bytes) {
             Ok(text) => Table::parse(&from, text),

@@ -84,8 +84,14 @@ fn bad_rows_are_named_by_their_line() {
         (with(6, "99999999999999999999999999"), "whole number from 1"),
         (with(7, "-1"), "whole number from 1"),
         (with(8, "gemv_bf16_sm90_w5"), "no kernel of this build"),
-        (with(8, "gemv_window12_sm90_w4c1s3g1n1r2x8"), "does not serve `project` with bf16"),
-        (with(8, "route_bf16_sm90_w4s6g1n8"), "does not serve `project` with bf16"),
+        (
+            with(8, "gemv_window12_sm90_w4c1s3g1n1r2x8"),
+            "does not serve `project` with bf16",
+        ),
+        (
+            with(8, "route_bf16_sm90_w4s6g1n8"),
+            "does not serve `project` with bf16",
+        ),
         (with(9, "2"), "leave both empty"),
         (with(11, "0"), "microseconds"),
         (with(11, "NaN"), "microseconds"),
@@ -96,7 +102,10 @@ fn bad_rows_are_named_by_their_line() {
         ("\u{202e}\u{7}".repeat(1000), "1 fields"),
     ] {
         let message = table(&["# a note", "", &good, &bad]).unwrap_err().to_string();
-        assert!(message.starts_with("mine, line 5: ") && message.contains(words), "{message}");
+        assert!(
+            message.starts_with("mine, line 5: ") && message.contains(words),
+            "{message}"
+        );
         assert!(message.len() < 700, "{message}");
     }
     for empty in ["", "# a note\n\n", "gpu,date\n"] {
@@ -107,13 +116,20 @@ fn bad_rows_are_named_by_their_line() {
 
 #[test]
 fn products_are_rows_with_their_division() {
-    let name = GEMM.iter().find(|i| i.purpose == Purpose::Route && i.terms == 2).unwrap().name;
+    let name = GEMM
+        .iter()
+        .find(|i| i.purpose == Purpose::Route && i.terms == 2)
+        .unwrap()
+        .name;
     let row = |rest: &str| format!("H200,2027-01-02,tune,route,bf16x2,256,8192,128,{rest}");
     let table = table(&[&row(&format!("{name},2,6,7.5"))]).unwrap();
     let Kernel::Gemm(division) = table.rows()[0].kernel else {
         panic!("{table:?}")
     };
-    assert_eq!((division.instance.name, division.cluster, division.slices), (name, 2, 6));
+    assert_eq!(
+        (division.instance.name, division.cluster, division.slices),
+        (name, 2, 6)
+    );
     assert_eq!(Table::parse("itself", &table.to_string()).unwrap(), table);
     for (division, words) in [
         (",,1", "`cluster`"),
@@ -121,7 +137,9 @@ fn products_are_rows_with_their_division() {
         ("1,0,1", "`slices`"),
         ("1,17,1", "`slices`"),
     ] {
-        let message = self::table(&[&row(&format!("{name},{division}"))]).unwrap_err().to_string();
+        let message = self::table(&[&row(&format!("{name},{division}"))])
+            .unwrap_err()
+            .to_string();
         assert!(message.contains(words), "{message}");
     }
 }
@@ -149,7 +167,10 @@ fn what_is_written_can_be_read() {
     (row.gpu, row.source) = ("# A, GPU\n".to_owned(), ",".to_owned());
     let text = Table::new(vec![row]).to_string();
     let read = Table::parse("itself", &text).unwrap();
-    assert_eq!((read.rows()[0].gpu.as_str(), read.rows()[0].source.as_str()), ("A GPU", "unknown"));
+    assert_eq!(
+        (read.rows()[0].gpu.as_str(), read.rows()[0].source.as_str()),
+        ("A GPU", "unknown")
+    );
 }
 
 proptest! {

@@ -61,7 +61,13 @@ fn row(line: &str) -> std::result::Result<Measurement, String> {
     }
     let named = |what: &str, given: &str, allowed: &[&str]| {
         let place = allowed.iter().position(|name| *name == given);
-        place.ok_or_else(|| format!("`{what}` is `{}`; it must be one of: {}", cut(given), allowed.join(", ")))
+        place.ok_or_else(|| {
+            format!(
+                "`{what}` is `{}`; it must be one of: {}",
+                cut(given),
+                allowed.join(", ")
+            )
+        })
     };
     let op = Op::ALL[named("op", op, &Op::ALL.map(Op::name))?];
     let format = FORMATS[named("format", format, &FORMATS.map(Format::name))?];
@@ -90,7 +96,10 @@ fn is_date(text: &str) -> bool {
 fn number(what: &str, text: &str, most: usize) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
-        _ => Err(format!("`{what}` is `{}`; it must be a whole number from 1 to {most}", cut(text))),
+        _ => Err(format!(
+            "`{what}` is `{}`; it must be a whole number from 1 to {most}",
+            cut(text)
+        )),
     }
 }
 
@@ -118,7 +127,9 @@ fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::resul
     if let Some(instance) = few {
         return match division {
             ["", ""] => Ok(Kernel::Gemv(instance)),
-            _ => Err(format!("`cluster` or `slices` is given; {name} says them itself: leave both empty")),
+            _ => Err(format!(
+                "`cluster` or `slices` is given; {name} says them itself: leave both empty"
+            )),
         };
     }
     let all = || GEMM.iter().chain(PLAIN_GEMM);
@@ -178,5 +189,9 @@ pub(super) fn write(rows: &[Measurement], f: &mut fmt::Formatter<'_>) -> fmt::Re
 fn plain(text: &str) -> String {
     let words = text.split(|c: char| c == ',' || c == '#' || c.is_control());
     let words: Vec<&str> = words.map(str::trim).filter(|word| !word.is_empty()).collect();
-    if words.is_empty() { "unknown".to_owned() } else { words.join(" ") }
+    if words.is_empty() {
+        "unknown".to_owned()
+    } else {
+        words.join(" ")
+    }
 }
