@@ -1,6 +1,7 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
 pub mod driver;
+pub mod product;
 
 use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
@@ -45,6 +46,11 @@ impl Values {
         (0..len)
             .map(|_| bf16::from_f32(self.0.random_range(-1.0..1.0)))
             .collect()
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end)
     }
 
     /// `len` words of any bits.
