@@ -103,7 +103,10 @@ impl Module {
 /// Writes bytes to device memory.
 pub fn write(address: ffi::CUdeviceptr, bytes: &[u8]) {
     // SAFETY: the driver refuses what is not allocated.
-    assert_eq!(unsafe { ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) }, 0);
+    assert_eq!(
+        unsafe { ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) },
+        0
+    );
 }
 
 /// Device memory with these bytes, freed with its context.

@@ -1,6 +1,6 @@
 //! Matrix products for many tokens, launched as they are, in the context that is current.
 
-use crate::driver::{self, Function, Launch, Module};
+use crate::driver::{self, Function, Launch};
 use hopper_cuda_driver::{emulated, ffi};
 use hopper_proj::bf16;
 use hopper_proj::instances::{GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, Score};
@@ -106,13 +106,21 @@ impl Region {
         let whole = driver::read(self.start, self.lead + self.len + GUARD).map_err(failure)?;
         let (before, rest) = whole.split_at(self.lead);
         let (bytes, behind) = rest.split_at(self.len);
-        assert!(before.iter().chain(behind).all(|&byte| byte == POISON), "guards were written");
+        assert!(
+            before.iter().chain(behind).all(|&byte| byte == POISON),
+            "guards were written"
+        );
         Ok(bytes.to_vec())
     }
 
     fn read_f32(&self) -> Result<Vec<f32>, Failure> {
         let bytes = self.read()?;
-        Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect())
+        Ok(bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&word| f32::from_le_bytes(word))
+            .collect())
     }
 
     fn poison(&self) {
@@ -131,9 +139,21 @@ fn rows(values: &[bf16], k: usize, stride: usize) -> Vec<u8> {
     rows.flat_map(bf16::to_le_bytes).collect()
 }
 
+fn x_map(instance: &Gemm, address: u64, sizes: [usize; 2], stride: usize) -> ffi::CUtensorMap {
+    let copied = instance.x_box().map(|side| side as u32);
+    driver::tensor_map(address, &sizes.map(|size| size as u64), &[2 * stride as u64], &copied)
+}
+
+fn weight_map(instance: &Gemm, address: u64, sizes: [usize; 3], stride: usize) -> ffi::CUtensorMap {
+    let strides = [2 * stride, 2 * stride * sizes[1]].map(|bytes| bytes as u64);
+    let copied = instance.weight_box().map(|side| side as u32);
+    driver::tensor_map(address, &sizes.map(|size| size as u64), &strides, &copied)
+}
+
 impl<'a> Product<'a> {
-    /// Loads the kernel of this text, and the operands: with NaNs behind every row, and at odd addresses where plain loads take them.
-    pub fn new(ptx: &str, instance: &'static Gemm, operands: &'a Operands, division: Division) -> Self {
+    /// Takes the instance's kernel and puts the operands into device memory: with NaNs behind every row, and at odd addresses where plain
+    /// loads take them.
+    pub fn new(function: Function, instance: &'static Gemm, operands: &'a Operands, division: Division) -> Self {
         let Operands { m, n, k, .. } = *operands;
         let (lead, stride) = match instance.loads {
             Loads::Tensor => (48, k.next_multiple_of(8) + 8),
@@ -143,28 +163,19 @@ impl<'a> Product<'a> {
         let x = Region::new(&rows(&operands.x, k, stride), lead);
         let weights: Vec<u8> = operands.terms.iter().flat_map(|term| rows(term, k, stride)).collect();
         let weights = Region::new(&weights, lead);
-        let sizes = |sides: &[usize]| -> Vec<u64> { sides.iter().map(|&side| side as u64).collect() };
-        let sides = |sides: &[usize]| -> Vec<u32> { sides.iter().map(|&side| side as u32).collect() };
         let maps = match instance.loads {
             Loads::Plain => [ffi::CUtensorMap::default(); 2],
             Loads::Tensor => [
-                driver::tensor_map(
-                    x.address(),
-                    &sizes(&[k, m]),
-                    &sizes(&[2 * stride]),
-                    &sides(&instance.x_box()),
-                ),
-                driver::tensor_map(
-                    weights.address(),
-                    &sizes(&[k, n, instance.terms]),
-                    &sizes(&[2 * stride, 2 * stride * n]),
-                    &sides(&instance.weight_box()),
-                ),
+                x_map(instance, x.address(), [k, m], stride),
+                weight_map(instance, weights.address(), [k, n, instance.terms], stride),
             ],
         };
         let result = |bytes: usize, lead: usize| Region::new(&vec![POISON; bytes], lead);
         // A vector store needs alignment that a result need not have.
-        let y = result(m * n * if division.fp32 { 4 } else { 2 }, if n % 2 == 0 { 16 } else { 12 });
+        let y = result(
+            m * n * if division.fp32 { 4 } else { 2 },
+            if n % 2 == 0 { 16 } else { 12 },
+        );
         let ids = result(m * division.top_k * 4, 12);
         let chosen = result(m * division.top_k * 4, 12);
         let sums = Region::new(
@@ -222,7 +233,7 @@ impl<'a> Product<'a> {
             instance,
             operands,
             division,
-            function: Module::load(ptx).function(instance.name),
+            function,
             maps,
             args,
             x,
@@ -234,9 +245,16 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Where x lies.
-    pub fn x(&self) -> u64 {
-        self.x.address()
+    /// Takes x from the BF16 results of another product, which has as many rows as this one has columns.
+    pub fn reading(mut self, other: &Product<'_>) -> Self {
+        let Operands { m, k, .. } = *self.operands;
+        assert!(!other.division.fp32 && (other.operands.m, other.operands.n) == (m, k));
+        self.x = other.y;
+        (self.args.x, self.args.x_stride) = (self.x.address(), k as u64);
+        if self.instance.loads == Loads::Tensor {
+            self.maps[0] = x_map(self.instance, self.x.address(), [k, m], k);
+        }
+        self
     }
 
     /// Launches the kernel over poisoned results.
