@@ -374,6 +374,10 @@ impl Inner {
         }
     }
 
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
     /// Runs something that needs the context on whatever thread, and leaves the thread's context as it was.
     pub(crate) fn with_context(&self, run: impl FnOnce()) {
         // SAFETY: the context is retained as long as `self` lives; what was pushed is popped.

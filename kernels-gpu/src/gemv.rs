@@ -184,6 +184,7 @@ impl Ending for Route {
             experts: args.n,
         };
         let warps = (warp::warp_id(), const { I::GEMV.warps as u32 });
+        thread::sync_threads();
         // SAFETY: the host gives the counters and the gate's arguments; the whole CTA is here.
         unsafe {
             if is_last(&self.join, counter, row_tiles) {

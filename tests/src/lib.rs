@@ -2,6 +2,8 @@
 
 pub mod driver;
 pub mod product;
+pub mod route;
+pub mod router;
 
 use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
@@ -48,9 +50,14 @@ impl Values {
             .collect()
     }
 
-    /// A number below `end`.
+    /// `len` values of 24 significant bits between -1 and 1.
+    pub fn fp32(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.0.random_range(-1.0f32..1.0)).collect()
+    }
+
+    /// A number below `end`, which is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
-        self.0.random_range(0..end)
+        self.0.random_range(0..end.max(1))
     }
 
     /// `len` words of any bits.

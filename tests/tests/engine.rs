@@ -101,7 +101,7 @@ fn what_does_not_fit_is_refused_in_words() {
         ),
         (
             engine.prepare_bytes(&bytes, Dtype::F32, shape).map(drop),
-            "weights are F32; this build computes with BF16",
+            "weights are F32; a projection computes with BF16",
         ),
         (
             engine.prepare_bytes(&bytes[..30], Dtype::F16, shape).map(drop),

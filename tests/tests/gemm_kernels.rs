@@ -3,12 +3,10 @@
 use hopper_cuda_driver::{Choice, emulated, select};
 use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
 use hopper_proj::reference;
+use hopper_proj::weights::split::Split;
 use hopper_proj_tests::driver::{Function, Module, OwnContext};
 use hopper_proj_tests::product::{Division, Operands, Product};
 use hopper_proj_tests::{Values, shape, shipped};
-
-/// The relative error that FP32 results stay below.
-const FP32_GOAL: f64 = 5e-6;
 
 fn operands(values: &mut Values, instance: &Gemm, [m, n, k]: [usize; 3]) -> Operands {
     let terms = (0..instance.terms).map(|_| values.bf16(n * k)).collect();
@@ -41,7 +39,11 @@ fn exact(operands: &Operands) -> Vec<f64> {
 }
 
 fn tolerance(division: Division) -> f64 {
-    if division.fp32 { FP32_GOAL } else { reference::TOLERANCE }
+    if division.fp32 {
+        reference::LOGITS_GOAL
+    } else {
+        reference::TOLERANCE
+    }
 }
 
 /// Holds the results of a call against FP64, and the workspace against what the next call expects.
@@ -129,6 +131,39 @@ fn large_products_over_several_tiles() {
         let product = Product::new(function(instance), instance, &operands, division);
         product.call().unwrap();
         check(&product, &exact(&operands), division);
+    }
+}
+
+/// The tensor cores cut off what they should round, always towards zero: sums of 8192 columns stay accurate because they are put together
+/// from short parts.
+#[test]
+fn long_sums_of_fp32_weights_stay_accurate() {
+    emulated_device();
+    let mut values = Values::fresh();
+    let (m, n, k) = (40, 32, 8192);
+    let (x, weights) = (values.bf16(m * k), values.fp32(n * k));
+    let exact = reference::logits(&x, &weights, shape(n, k), m).unwrap();
+    for instance in gemms().filter(|instance| instance.terms > 1) {
+        let _context = OwnContext::new();
+        let split = Split::new(&weights, shape(n, k), instance.terms).unwrap();
+        let rows = split.rows().unwrap();
+        let operands = Operands {
+            m,
+            n,
+            k,
+            x: x.clone(),
+            terms: rows.chunks(n * k).map(<[_]>::to_vec).collect(),
+            factors: split.factors().map(<[_]>::to_vec),
+        };
+        let product = Product::new(function(instance), instance, &operands, Division::NONE);
+        product.call().unwrap();
+        let error = reference::relative_error_fp32(&product.y().unwrap(), &exact);
+        println!("{}: relative error {error:e}", instance.name);
+        assert!(
+            error < reference::LOGITS_GOAL,
+            "{}: relative error {error:e}",
+            instance.name
+        );
     }
 }
 
@@ -247,7 +282,7 @@ fn a_second_call_misses_what_the_first_has_not_reset() {
             let product = Product::new(function, instance, &operands, four_slices(false));
             product.call().unwrap();
             assert!(
-                reference::relative_error_fp32(&product.y().unwrap(), &exact) <= FP32_GOAL,
+                reference::relative_error_fp32(&product.y().unwrap(), &exact) <= reference::LOGITS_GOAL,
                 "the first call"
             );
             assert!(!product.workspace_is_clean().unwrap(), "{name} without reset {which}");
@@ -276,6 +311,14 @@ const ORDERING: [&str; 12] = [
     "barrier.cluster.wait",
 ];
 
+/// Those of them that a sum in parts needs more of.
+const IN_PARTS: [&str; 4] = [
+    "mbarrier.arrive.shared",
+    "wgmma.fence",
+    "wgmma.commit_group",
+    "wgmma.wait_group",
+];
+
 /// Runs y = x · Wᵀ, z = y · Vᵀ right behind it, and the first again right behind that, by the kernel of this text.
 ///
 /// The first has more slices of K than chunks.
@@ -294,7 +337,11 @@ fn chain(
         overlaps: true,
         ..Division::NONE
     };
-    let clustered = Division { cluster: 2, ..division };
+    let clustered = Division {
+        cluster: 2,
+        slices: 1,
+        ..division
+    };
     let first = Product::new(function, instance, first, division);
     let second = Product::new(function, instance, second, clustered).reading(&first);
     first.launch()?;
@@ -307,17 +354,22 @@ fn chain(
 fn no_ordering_statement_can_go() {
     emulated_device();
     let mut values = Values::fresh();
-    // Two warpgroups, one of which may be ahead of the other.
-    for name in ["gemm_bf16_sm90_w8s4g1n8", "gemm_bf16_plain_sm90_w4s2g1n8"] {
+    for (name, ordering) in [
+        // Two warpgroups, one of which may be ahead of the other.
+        ("gemm_bf16_sm90_w8s4g1n8", &ORDERING[..]),
+        ("gemm_bf16_plain_sm90_w4s2g1n8", &ORDERING),
+        // Sums in parts, between which stages are left too.
+        ("route_bf16x2_sm90_w4s4g1n8", &IN_PARTS),
+    ] {
         let instance = instance(name);
         // Each CTA of the second product has more chunks than the ring has stages, and comes through every unrolled copy of the loops.
-        let between = 4 * 64 * (instance.stages + 3);
+        let between = 2 * 64 * (2 * instance.stages + 1);
         let pair = [[40, between, 64], [40, 24, between]].map(|sizes| operands(&mut values, instance, sizes));
         let whole = shipped(&[name]);
         let right = chain(&whole, instance, &pair, None).unwrap();
         assert_eq!(chain(&whole, instance, &pair, Some(1)).unwrap(), right);
         let mut tried = 0;
-        for mnemonic in ORDERING {
+        for &mnemonic in ordering {
             for which in 0..whole.matches(mnemonic).count() {
                 let ptx = without(&whole, mnemonic, which);
                 // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
@@ -339,7 +391,7 @@ fn no_ordering_statement_can_go() {
                 tried += 1;
             }
         }
-        assert!(tried > 10, "{name}: {tried} statements");
+        assert!(tried >= 6, "{name}: {tried} statements");
     }
 }
 

@@ -19,7 +19,6 @@ pub const fn gate_bytes(experts: usize) -> usize {
 
 /// What the election of the last CTA adds to an entry.
 pub(super) const ELECTION_COUNTS: Counts = Counts {
-    bar_sync: 1,
     bar_red: 1,
     atom: 1,
     ..Counts::NONE
