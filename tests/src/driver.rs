@@ -102,11 +102,9 @@ impl Module {
 
 /// Writes bytes to device memory.
 pub fn write(address: ffi::CUdeviceptr, bytes: &[u8]) {
-    // SAFETY: the driver refuses what is not allocated.
-    assert_eq!(
-        unsafe { ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) },
-        0
-    );
+    // SAFETY: reads the bytes given; the driver refuses to write what is not allocated.
+    let code = unsafe { ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) };
+    assert_eq!(code, 0);
 }
 
 /// Device memory with these bytes, freed with its context.

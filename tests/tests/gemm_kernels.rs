@@ -80,7 +80,7 @@ fn divisions(values: &mut Values) -> Vec<Division> {
     }
     let first = values.below(2);
     for (at, division) in divisions.iter_mut().enumerate() {
-        division.fp32 = (first + at) % 2 == 0;
+        division.fp32 = (first + at).is_multiple_of(2);
     }
     divisions
 }
