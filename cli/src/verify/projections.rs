@@ -8,7 +8,7 @@ use hopper_proj::cust::memory::DeviceSlice;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::reference::{self, TOLERANCE};
 use hopper_proj::suites::Case;
-use hopper_proj::{DriverInUse, Engine, Projection, bf16, plan};
+use hopper_proj::{DriverInUse, Engine, Projection, bf16};
 
 /// The cases of one layer, which share its weights.
 pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report: &mut Report<'_>) -> Result<()> {
@@ -17,9 +17,10 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
     };
     let stream = engine.stream()?;
     let weights = inputs.weights(shape.n() * shape.k());
-    let projections =
-        [PackFormat::Bf16, PackFormat::Window12].map(|format| engine.prepare_as(&weights, *shape, format));
-    let projections = projections.into_iter().collect::<hopper_proj::Result<Vec<_>>>()?;
+    let projections = [
+        engine.prepare_for_many(&weights, *shape)?,
+        engine.prepare_as(&weights, *shape, PackFormat::Window12)?,
+    ];
     for case in layer {
         report.start(case.layer, case.m);
         let x = inputs.x(case.m * shape.k());
@@ -67,7 +68,7 @@ fn project(
     let x = engine.upload(x)?;
     let y = engine.upload(&vec![POISON; len + guard])?;
     let mut live: DeviceSlice<u16> = y.index(0..len);
-    let plan = plan(&engine.request(projection, &x, m))?;
+    let instance = engine.kernel(projection, &x, m)?.unwrap_or_default();
     engine.project(projection, &x, m, &mut live, stream)?;
     engine.synchronize(stream)?;
     let mut result = engine.download(&y)?;
@@ -76,5 +77,5 @@ fn project(
         result.fill(POISON);
     }
     result.truncate(len);
-    Ok((result, plan.map_or("", |plan| plan.instance.name)))
+    Ok((result, instance))
 }

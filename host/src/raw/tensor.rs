@@ -2,10 +2,11 @@
 
 use super::{CUdeviceptr, aligned};
 use crate::device::{Result, check};
+use crate::plan::GemmRequest;
 use crate::weights::split::row_columns;
 use crate::{Error, Shape};
 use hopper_cuda_driver::ffi::{self, CUtensorMap};
-use kernels_gpu::instances::{GEMM, Gemm};
+use kernels_gpu::instances::{GEMM, Gemm, Loads, Purpose};
 use std::ffi::c_void;
 
 /// Where a tensor map's tensor may start, and what its strides must be multiples of, in bytes.
@@ -37,7 +38,7 @@ impl RowMajor {
                 let map = encode(
                     address,
                     dimensions,
-                    [row_bytes, row_bytes * rows],
+                    [row_bytes, row_bytes.saturating_mul(rows)],
                     instance.weight_box(),
                 )?;
                 maps.push((instance.rows(), map));
@@ -66,6 +67,23 @@ impl RowMajor {
         self.terms
     }
 
+    /// What is planned for a product of these weights with `m` contiguous tokens at `x`, without a workspace.
+    pub(crate) fn request(&self, x: CUdeviceptr, m: usize, multiprocessors: usize) -> GemmRequest {
+        GemmRequest {
+            purpose: Purpose::Product,
+            terms: self.terms,
+            shape: self.shape,
+            m,
+            loads: if describes(x, self.shape.k()) {
+                Loads::Tensor
+            } else {
+                Loads::Plain
+            },
+            multiprocessors,
+            max_slices: 1,
+        }
+    }
+
     /// Elements between two rows.
     pub(super) fn stride(&self) -> u64 {
         row_columns(self.shape) as u64
@@ -82,7 +100,7 @@ impl RowMajor {
 }
 
 /// Whether a tensor map can describe tokens that start at `x`, `stride` elements apart.
-pub(crate) fn describes(x: CUdeviceptr, stride: usize) -> bool {
+pub(super) fn describes(x: CUdeviceptr, stride: usize) -> bool {
     let bytes = (stride as u64).saturating_mul(2);
     x.is_multiple_of(TENSOR_ALIGN) && bytes.is_multiple_of(TENSOR_ALIGN) && bytes < MAX_STRIDE
 }

@@ -6,5 +6,7 @@ mod device;
 
 pub use config::{Bias, BiasOn, Gate, RouterConfig};
 #[cfg(feature = "cuda")]
+pub(crate) use device::Rows;
+#[cfg(feature = "cuda")]
 pub use device::{Choices, Router, RouterOptions, RouterWeights, Tokens};
 pub use kernels_gpu::instances::Score;
