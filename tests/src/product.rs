@@ -189,10 +189,7 @@ impl<'a> Product<'a> {
         let grid = instance
             .grid(m, n, division.cluster, division.slices)
             .expect("a grid within bounds");
-        let counters = Gemm::counters(grid, instance.purpose, division.cluster as u32) as usize;
-        // Without a gate, a router counts as a product does.
-        let counters = counters.max((grid[0] * grid[2]) as usize);
-        let counters = Region::new(&vec![0; counters * 4], 16);
+        let counters = Region::new(&vec![0; 4 * Gemm::counters(grid) as usize], 16);
         let factors = operands.factors.as_ref().map_or(0, |factors| {
             driver::memory(&factors.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
         });
