@@ -184,19 +184,23 @@ impl RawRouter {
                 .collect(),
             weights: floats(&read(weights, chosen_bytes)?),
         };
-        let counters = driver::read(self.counters, self.instance.counters(self.most_tokens) * 4).map_err(failed)?;
-        assert!(
-            counters.iter().all(|&b| b == 0),
-            "{}: counters are left",
-            self.instance.name
-        );
         Ok(routed)
     }
 
-    /// Runs one call that must succeed.
+    /// Whether all counters are zero, as a call must leave them.
+    pub fn counters_are_zero(&self) -> bool {
+        let counters = driver::read(self.counters, self.instance.counters(self.most_tokens) * 4);
+        counters.is_ok_and(|counters| counters.iter().all(|&b| b == 0))
+    }
+
+    /// Runs one call that must succeed and leave the counters as they were.
     pub fn run(&self, x: &[bf16], m: usize, call: Call<'_>) -> Routed {
-        self.try_run(x, m, call)
-            .unwrap_or_else(|(code, story)| panic!("{}, m = {m}: {} {story}", self.instance.name, driver::name(code)))
+        let name = self.instance.name;
+        let routed = self
+            .try_run(x, m, call)
+            .unwrap_or_else(|(code, story)| panic!("{name}, m = {m}: {} {story}", driver::name(code)));
+        assert!(self.counters_are_zero(), "{name}, m = {m}: counters are left");
+        routed
     }
 }
 

@@ -1,4 +1,4 @@
-//! The gate that ships, by raw launches of the routers for few tokens, against the FP64 reference.
+//! The gate at its edges, by raw launches of the routers for few tokens, against the FP64 reference.
 //!
 //! Weights of three terms and an x of ones and zeros make any FP32 logits come out exactly, so that what is compared is the gate alone.
 
@@ -82,16 +82,13 @@ impl Random<'_> {
     }
 
     fn logits(&mut self, experts: usize) -> Vec<f32> {
-        let kind = self.below(8);
+        let kind = self.below(5);
         let mut logit = || match kind {
-            0 | 1 => self.unit() * 4.0,
-            2 => self.unit() * 40.0,
+            0 => self.unit() * 4.0,
             // Where scores saturate or leave the range of FP32.
-            3 => self.unit() * 190.0,
-            4 => self.unit() * 1e30,
-            // Ties.
-            5 => self.below(5) as f32 - 2.0,
-            6 => -0.0,
+            1 => self.unit() * 190.0,
+            2 => self.unit() * 1e30,
+            3 => -0.0,
             _ => -20.0 - self.unit().abs() * 100.0,
         };
         (0..experts).map(|_| logit()).collect()
@@ -130,7 +127,14 @@ impl Random<'_> {
 /// Holds one token's experts and weights against the reference for its logits.
 fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
     let experts = logits.len();
-    let what = || format!("{experts} experts, {config:?}, logits {logits:?}");
+    let mut without_numbers = config.clone();
+    without_numbers.bias = None;
+    let what = || {
+        format!(
+            "{experts} experts, {without_numbers:?}, bias: {}",
+            config.bias.is_some()
+        )
+    };
     // -0 comes out as +0.
     for (found, logit) in routed.logits.iter().zip(logits) {
         assert!(
@@ -179,16 +183,22 @@ fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
         }
         _ => (1.0, 0.0),
     };
+    // Scores below the normal range of FP32 have few bits; dividing by their sum lifts these errors.
+    let mut as_scored = config.clone();
+    (as_scored.renormalize, as_scored.scale) = (false, 1.0);
+    let scores = gate::weigh(&exact, &as_scored.gate(experts).unwrap(), &found);
+    let sum = scores.unwrap().iter().sum::<f64>().abs();
+    let least = 1e-37 / if config.renormalize { sum.clamp(1e-20, 1.0) } else { 1.0 };
     for (&found, &expected) in routed.weights.iter().zip(&expected) {
-        let allowed = error * cancelled * (expected.abs() + most) + 1e-37;
+        let allowed = error * cancelled * (expected.abs() + most) + least;
         let off = (f64::from(found) - expected).abs();
         assert!(off <= allowed, "weight {found:e}, exactly {expected:e}: {}", what());
     }
 }
 
 #[test]
-fn random_gates_agree_with_fp64() {
-    const ROUNDS: usize = 8;
+fn gates_agree_with_fp64_where_scores_leave_their_range() {
+    const ROUNDS: usize = 3;
     let (kernel, mut values) = (Kernel::load(), Values::fresh());
     let mut random = Random(&mut values);
     for experts in EXPERTS {
@@ -258,7 +268,7 @@ fn a_row_of_nan_gives_the_first_experts_and_no_weight() {
 fn equal_logits_choose_the_first_experts() {
     let kernel = Kernel::load();
     for experts in EXPERTS {
-        for top_k in [1, 2, 8, 31, 32] {
+        for top_k in [1, 8, 32] {
             let top_k = experts.min(top_k);
             let config = RouterConfig::new(Score::Sigmoid, top_k).bias(vec![-0.25; experts]);
             let routed = kernel.route(&vec![0.5; experts], experts, &config);

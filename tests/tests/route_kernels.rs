@@ -6,9 +6,9 @@ use hopper_proj::bf16;
 use hopper_proj::instances::{Format, Gemv, Score, routes};
 use hopper_proj::reference;
 use hopper_proj::router::RouterConfig;
-use hopper_proj_tests::driver::OwnContext;
+use hopper_proj_tests::driver::{Module, OwnContext};
 use hopper_proj_tests::route::{Call, RawRouter};
-use hopper_proj_tests::{Values, shape};
+use hopper_proj_tests::{Values, shape, shipped};
 
 const FORMATS: [Format; 3] = [Format::Bf16, Format::Bf16x2, Format::Bf16x3];
 
@@ -192,6 +192,33 @@ fn calls_on_one_workspace_give_the_first_calls_bits() {
             );
         }
     }
+}
+
+#[test]
+fn without_the_reset_of_its_counter_a_second_call_finishes_nothing() {
+    const RESET: &str = "st.relaxed.gpu.global.b32";
+    let mut values = Values::fresh();
+    let (n, k, m) = (30, 64, 3);
+    let (w, x) = (weights(&mut values, n * k), values.bf16(m * k));
+    let config = RouterConfig::new(Score::Sigmoid, 4);
+    let call = Call {
+        config: Some(&config),
+        ..Call::default()
+    };
+    let instance = wide(Format::Bf16x2, 1);
+    let _context = emulator();
+    let whole = shipped(&[instance.name]);
+    assert_eq!(whole.matches(RESET).count(), 1, "one counter is reset");
+    let expected = RawRouter::new(instance, &w, (n, k), m).run(&x, m, call);
+    let broken = Module::load(&whole.replace(RESET, "//"));
+    let router = RawRouter::with_module(broken, instance, &w, (n, k), m);
+    assert_eq!(router.try_run(&x, m, call).unwrap().bits(), expected.bits());
+    assert!(!router.counters_are_zero());
+    let second = router.try_run(&x, m, call).unwrap();
+    assert!(
+        second.weights.iter().all(|w| w.is_nan()),
+        "weights that nobody was to write"
+    );
 }
 
 #[test]

@@ -72,10 +72,10 @@ impl RouteCall {
     fn part(&self, first: usize, m: usize, experts: usize, top_k: usize) -> Self {
         let at = |address: CUdeviceptr, columns: usize, size: u64| match address {
             0 => 0,
-            address => address + bytes(first, columns, size),
+            address => address.saturating_add(bytes(first, columns, size)),
         };
         RouteCall {
-            x: self.x + bytes(first, self.x_stride, BF16),
+            x: self.x.saturating_add(bytes(first, self.x_stride, BF16)),
             x_stride: self.x_stride,
             m,
             token_mask: at(self.token_mask, 1, 1),
@@ -131,6 +131,15 @@ impl RouterMemory<'_> {
                 allowed: allowed.to_owned(),
             })
         };
+        if let Some(rows) = self.rows
+            && (rows.shape(), rows.terms()) != (self.shape, self.format.terms())
+        {
+            return Err(Error::RouterConfig {
+                what: "the row-major weights' shape",
+                given: format!("{} of {} terms", rows.shape(), rows.terms()),
+                allowed: format!("the router's is {} of {} terms", self.shape, self.format.terms()),
+            });
+        }
         if workspace.max_tokens == 0 {
             return missing("max_tokens of the workspace", "a workspace serves at least one token");
         }

@@ -38,7 +38,7 @@ impl RowMajor {
                 let map = encode(
                     address,
                     dimensions,
-                    [row_bytes, row_bytes * rows],
+                    [row_bytes, row_bytes.saturating_mul(rows)],
                     instance.weight_box(),
                 )?;
                 maps.push((instance.rows(), map));
