@@ -52,7 +52,7 @@ impl Projection {
     }
 
     /// The weights for matrix products, if they were kept.
-    pub(crate) fn row_major(&self) -> Option<&RowMajor> {
+    pub fn row_major(&self) -> Option<&RowMajor> {
         match &*self.stored {
             Stored::Bf16 { rows, .. } => rows.as_ref().map(|rows| &rows.described),
             Stored::Window12 { .. } => None,
@@ -91,11 +91,6 @@ impl Projection {
     /// The weights' format.
     pub fn format(&self) -> Format {
         self.weights().format()
-    }
-
-    /// The address of the row-major copy of the weights, if one was kept.
-    pub fn rows_pointer(&self) -> Option<u64> {
-        self.row_major().map(RowMajor::address)
     }
 
     /// Where the weights lie, for the [raw](crate::raw) layer.

@@ -4,7 +4,8 @@ use crate::error::Result;
 use crate::inputs::Inputs;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::raw::{Overlap, Weights};
+use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::raw::{Overlap, RowMajor, Weights};
 use hopper_proj::router::{Choices, Router, Tokens};
 use hopper_proj::{Engine, Projection, bf16, device_error};
 
@@ -69,8 +70,14 @@ fn weights_of(projection: &Projection) -> Vec<u64> {
     if let Weights::Window12 { starts, exceptions, .. } = projection.weights() {
         addresses.extend([starts, exceptions]);
     }
-    addresses.extend(projection.rows_pointer());
+    addresses.extend(projection.row_major().map(RowMajor::address));
     addresses
+}
+
+/// The bytes of the weights that a projection of `m` tokens reads: packed ones, or row-major ones for many tokens.
+fn bytes_of(projection: &Projection, m: usize) -> usize {
+    let rows = projection.row_major().filter(|_| m > FEW_TOKENS);
+    rows.map_or_else(|| projection.bytes(), RowMajor::bytes)
 }
 
 /// Independent projections.
@@ -99,7 +106,7 @@ impl Subject for Dense<'_> {
     }
 
     fn weight_bytes(&self) -> Vec<usize> {
-        vec![self.copies[0].bytes()]
+        vec![bytes_of(&self.copies[0], self.m)]
     }
 
     fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
@@ -114,7 +121,11 @@ impl Subject for Dense<'_> {
     fn memory(&self) -> Vec<Memory> {
         let (x, y) = (&self.x, &self.y);
         vec![
-            Memory::read("weights", weights_of(&self.copies[0]), self.copies[0].bytes()),
+            Memory::read(
+                "weights",
+                weights_of(&self.copies[0]),
+                bytes_of(&self.copies[0], self.m),
+            ),
             Memory::read("x", vec![x.as_device_ptr().as_raw()], x.len() * 2),
             Memory::written("y", vec![y.as_device_ptr().as_raw()], y.len() * 2),
         ]
@@ -154,7 +165,7 @@ impl Subject for Chain<'_> {
     }
 
     fn weight_bytes(&self) -> Vec<usize> {
-        vec![self.down[0].bytes(), self.up[0].bytes()]
+        vec![bytes_of(&self.down[0], self.m), bytes_of(&self.up[0], self.m)]
     }
 
     fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
@@ -220,13 +231,19 @@ impl<'a> Routing<'a> {
     }
 }
 
+/// The same of a router.
+fn router_bytes(router: &Router, m: usize) -> usize {
+    let rows = router.memory().rows.filter(|_| m > FEW_TOKENS);
+    rows.map_or_else(|| router.unit_bytes(), RowMajor::bytes)
+}
+
 impl Subject for Routing<'_> {
     fn copies(&self) -> usize {
         self.copies.len()
     }
 
     fn weight_bytes(&self) -> Vec<usize> {
-        vec![self.copies[0].unit_bytes()]
+        vec![router_bytes(&self.copies[0], self.m)]
     }
 
     fn instance(&self, _: &Engine) -> hopper_proj::Result<String> {
@@ -260,7 +277,7 @@ impl Subject for Routing<'_> {
         };
         let sums = vec![memory.workspace.sums, memory.workspace.shared_sums];
         vec![
-            Memory::read("weights", weights, self.copies[0].unit_bytes()),
+            Memory::read("weights", weights, router_bytes(&self.copies[0], self.m)),
             Memory::read("x", vec![self.x.as_device_ptr().as_raw()], self.x.len() * 2),
             result,
             Memory::written("sums", sums, 0),
