@@ -228,7 +228,7 @@ fn queue(to: Place, from: Place, bytes: usize, stream: CUstream) -> Answer {
     let task = if bytes == 0 {
         Task::Empty
     } else {
-        Task::Copy(Copy::new(linear(to, from, bytes))?)
+        Task::Copy(Box::new(Copy::new(linear(to, from, bytes))?))
     };
     submit(target, task)
 }

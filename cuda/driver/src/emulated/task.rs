@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) enum Task {
     Kernel(Arc<Kernel>),
-    Copy(Copy),
+    Copy(Box<Copy>),
     Fill(Fill),
     Host(HostCall),
     /// A graph of the node's own.

@@ -97,7 +97,7 @@ unsafe fn copy(parameters: *const CUDA_MEMCPY3D, context: CUcontext) -> Answer<P
     let context = context_of(context)?;
     // SAFETY: null or valid, the caller promises.
     let params = unsafe { parameters.as_ref() }.ok_or(Code::INVALID_VALUE)?;
-    Ok((context, Task::Copy(Copy::new(*params)?)))
+    Ok((context, Task::Copy(Box::new(Copy::new(*params)?))))
 }
 
 /// # Safety
@@ -270,11 +270,11 @@ pub(crate) unsafe fn get_kernel_v2(node: CUgraphNode, parameters: *mut CUDA_KERN
 
 pub(crate) unsafe fn get_copy(node: CUgraphNode, parameters: *mut CUDA_MEMCPY3D) -> Answer {
     let copy = get(node, |task| match task {
-        Task::Copy(copy) => Some(*copy),
+        Task::Copy(copy) => Some(copy.params),
         _ => None,
     })?;
     // SAFETY: the caller promises that `parameters` is valid for a write.
-    unsafe { put(parameters, copy.params) }
+    unsafe { put(parameters, copy) }
 }
 
 pub(crate) unsafe fn get_fill(node: CUgraphNode, parameters: *mut CUDA_MEMSET_NODE_PARAMS) -> Answer {
