@@ -28,13 +28,15 @@ pub(crate) enum Command {
     Info(Info),
     /// Compute y = x · Wᵀ from safetensors files
     Project(Project),
+    /// Choose experts for hidden states: a router's logits and its whole gate, from safetensors files
+    Route(Route),
     /// Write a checkpoint with its BF16 matrices at 12 bits per weight, losing nothing
     Pack(Pack),
     /// Restore a packed checkpoint, bit for bit
     Unpack(Unpack),
     /// Say how the weights of a checkpoint are stored, or what packing them would give
     Inspect(Inspect),
-    /// Check every projection of a suite against FP64
+    /// Check every projection and router of a suite against FP64
     Verify(Verify),
     /// Time the projections of a suite on a GPU, or count their memory traffic on the emulator
     Bench(Bench),
@@ -95,6 +97,37 @@ pub(crate) struct Project {
     /// Add in a fixed order, so that equal calls give equal bits (every kernel of this build does)
     #[arg(long)]
     pub(crate) deterministic: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Route {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// The router's weights, F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
+    #[arg(long, value_name = "FILE[:TENSOR]")]
+    pub(crate) weights: PathBuf,
+    /// The hidden states x, BF16 `[m, K]`
+    #[arg(long, value_name = "FILE[:TENSOR]")]
+    pub(crate) x: PathBuf,
+    /// The gate: {"score": "softmax"|"sigmoid"|"sqrt_softplus"|"identity", "top_k": N} and more, see docs/router.md
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) config: PathBuf,
+    /// Where to write `topk_ids`, I32 `[m, top_k]`, `topk_weights`, F32 `[m, top_k]`, and, if the gate asks for them, `logits`, F32 `[m, experts]`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// What to compute with: the weights' own type, which is the default. No other is ever used
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<RouteFormat>,
+    /// Give equal tokens equal bits, in every run and whatever the tokens around them are
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouteFormat {
+    F32,
+    Bf16,
+    Nvfp4,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! What ends a command early.
 
+use hopper_proj::Dtype;
 use std::io;
 use std::path::PathBuf;
 
@@ -31,12 +32,22 @@ pub(crate) enum Error {
     #[error("{what} is not in this version, which {can}")]
     NotYet { what: &'static str, can: &'static str },
 
-    #[error("{failed} of {total} projections differ from FP64 by more than {tolerance:e}")]
-    Wrong {
-        failed: usize,
-        total: usize,
-        tolerance: f64,
+    #[error(
+        "--format {asked} was asked for, but the weights are {given}, and a router computes with what is asked for, or not at all: {way}"
+    )]
+    RouteFormat {
+        asked: &'static str,
+        given: Dtype,
+        way: &'static str,
     },
+
+    #[error(
+        "the token mask has {given} values, but x has {needed} tokens: pass one U8 or BOOL value per token, not zero for a token, zero for padding"
+    )]
+    Mask { given: usize, needed: usize },
+
+    #[error("{failed} of {total} rows differ from FP64 by more than their tolerance")]
+    Wrong { failed: usize, total: usize },
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         memory_bytes: device.memory,
         cuda: format!("{}.{}", device.cuda.0, device.cuda.1),
         ptx: header(raw::PTX),
-        formats: &["bf16", "window12"],
+        formats: &["bf16", "window12", "bf16x2", "bf16x3"],
         suites: Suite::ALL.iter().map(|suite| suite.name()).collect(),
         kernels: instances::entries().map(|entry| entry.name).collect(),
     };

@@ -7,6 +7,9 @@ use rand::{Rng, SeedableRng};
 use rand_distr::StandardNormal;
 use std::path::{Path, PathBuf};
 
+/// The deviation of weights: what trained layers tend to have.
+const DEVIATION: f32 = 0.02;
+
 /// A source of random values that one number repeats.
 pub(crate) struct Inputs(StdRng);
 
@@ -20,9 +23,16 @@ impl Inputs {
         self.normal(len, 1.0)
     }
 
-    /// Weights: normal, of the deviation that trained layers tend to have.
+    /// Weights: normal, of [`DEVIATION`].
     pub(crate) fn weights(&mut self, len: usize) -> Vec<bf16> {
-        self.normal(len, 0.02)
+        self.normal(len, DEVIATION)
+    }
+
+    /// The same in FP32.
+    pub(crate) fn fp32_weights(&mut self, len: usize) -> Vec<f32> {
+        (0..len)
+            .map(|_| self.0.sample::<f32, _>(StandardNormal) * DEVIATION)
+            .collect()
     }
 
     fn normal(&mut self, len: usize, deviation: f32) -> Vec<bf16> {

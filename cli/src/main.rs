@@ -11,6 +11,7 @@ mod pack;
 mod plot;
 mod progress;
 mod project;
+mod route;
 mod verify;
 
 use args::{Cli, Command};
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Info(args) => info::run(&args),
         Command::Project(args) => project::run(&args),
+        Command::Route(args) => route::run(&args),
         Command::Pack(args) => pack::pack(&args),
         Command::Unpack(args) => pack::unpack(&args),
         Command::Inspect(args) => inspect::run(&args),

@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 use crate::inputs::file_and_tensor;
 use hopper_proj::checkpoint::{Checkpoint, write_bf16};
 use hopper_proj::convert::PackFormat;
+use hopper_proj::plan::FEW_TOKENS;
 use hopper_proj::weights::window12::{self, Packed};
-use hopper_proj::{Dtype, Engine, Projection, Shape, bf16, plan};
+use hopper_proj::{Dtype, Engine, Projection, Shape, bf16};
 use std::io::{Write, stdout};
 use std::ops::Range;
 
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Project) -> Result<()> {
 
     let engine = device::open(args.device)?;
     let stream = engine.stream()?;
-    let projection = weights.prepare(&engine, format)?;
+    let projection = weights.prepare(&engine, format, m)?;
     let mut y = Vec::new();
     let mut instance = "no launch: m = 0";
     if m > 0 {
@@ -59,9 +60,7 @@ pub(crate) fn run(args: &Project) -> Result<()> {
         engine.project(&projection, &x, m, &mut result, &stream)?;
         engine.synchronize(&stream)?;
         y = engine.download(&result)?;
-        if let Some(plan) = plan(&engine.request(&projection, &x, m))? {
-            instance = plan.instance.name;
-        }
+        instance = engine.kernel(&projection, &x, m)?.unwrap_or(instance);
     }
     write_bf16(&args.out, "y", m, shape.n(), &y)?;
     let mut out = stdout().lock();
@@ -122,8 +121,12 @@ impl Weights {
         }
     }
 
-    fn prepare(&self, engine: &Engine, format: PackFormat) -> Result<Projection> {
+    fn prepare(&self, engine: &Engine, format: PackFormat, m: usize) -> Result<Projection> {
         Ok(match self {
+            // Beyond a few tokens, one product is sooner done than walks over packed weights.
+            Weights::Plain(values, shape) if m > FEW_TOKENS && format == PackFormat::Bf16 => {
+                engine.prepare_for_many(values, *shape)?
+            }
             Weights::Plain(values, shape) => engine.prepare_as(values, *shape, format)?,
             Weights::Packed(packed) => engine.prepare_packed(packed)?,
         })

@@ -2,10 +2,11 @@
 
 use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
-use crate::plan::plan_with;
+use crate::plan::{FEW_TOKENS, GemmPlan, plan_with};
 use crate::projection::Projection;
-use crate::raw::{Kernels, Output, Overlap};
+use crate::raw::{Kernels, Output, Overlap, Product};
 use crate::weights::bf16 as packing;
+use crate::weights::split::Split;
 use crate::weights::window12::{self, Histogram, Packed};
 use crate::{Dtype, Error, Plan, Request, Shape, plan};
 use cust::context::{Context, CurrentContext};
@@ -164,7 +165,16 @@ impl Engine {
     pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
-        Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), shape)
+        Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), None, shape)
+    }
+
+    /// [`Engine::prepare`] with the weights kept row-major as well, at twice the memory: then more than 32 tokens are one matrix product,
+    /// which reads every weight once, and not several walks over the weights.
+    pub fn prepare_for_many(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
+        self.inner.check_current()?;
+        let packed = packing::pack(weights, shape)?;
+        let rows = Split::of_bf16(weights, shape)?;
+        Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), Some(&rows), shape)
     }
 
     /// [`Engine::prepare`] in a format of choice: with [`PackFormat::Window12`] at 12 bits per weight, all bits kept; with
@@ -228,8 +238,8 @@ impl Engine {
         y: &mut DeviceSlice<u16>,
         stream: &Stream,
     ) -> Result<()> {
-        let chosen = plan(&self.request(projection, x, m))?;
-        self.project_as(chosen.as_ref(), projection, x, m, y, stream, Overlap::Programmatic)
+        let output = (Output::Bf16(y.as_device_ptr().as_raw()), y.len());
+        self.project_to(projection, x, m, output, stream)
     }
 
     /// [`Engine::project`] with an FP32 result: the sums as the tensor cores leave them, before any rounding to BF16.
@@ -241,17 +251,52 @@ impl Engine {
         y: &mut DeviceSlice<f32>,
         stream: &Stream,
     ) -> Result<()> {
-        let chosen = plan(&self.request(projection, x, m))?;
-        let output = Output::Fp32(y.as_device_ptr().as_raw());
-        self.queue(
-            chosen.as_ref(),
-            projection,
-            x,
+        let output = (Output::Fp32(y.as_device_ptr().as_raw()), y.len());
+        self.project_to(projection, x, m, output, stream)
+    }
+
+    fn project_to(
+        &self,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        (y, y_len): (Output, usize),
+        stream: &Stream,
+    ) -> Result<()> {
+        let overlap = Overlap::Programmatic;
+        let (Some(plan), Some(weights)) = (self.product_plan(projection, x, m)?, projection.row_major()) else {
+            let chosen = plan(&self.request(projection, x, m))?;
+            return self.queue(chosen.as_ref(), projection, x, m, (y, y_len), stream, overlap);
+        };
+        projection.check_engine(&self.inner)?;
+        Shape::check_len("x", x.len(), m, weights.shape().k())?;
+        Shape::check_len("y", y_len, m, weights.shape().n())?;
+        self.inner.check_current()?;
+        let product = Product {
+            x: x.as_device_ptr().as_raw(),
+            x_stride: weights.shape().k(),
             m,
-            (output, y.len()),
-            stream,
-            Overlap::Programmatic,
-        )
+            weights,
+            y,
+        };
+        // SAFETY: as in `queue`; the plan is for these weights, this x and this m.
+        unsafe { self.inner.kernels.product(&plan, &product, stream.as_inner(), overlap) }
+    }
+
+    /// The plan of a matrix product, where there are many tokens and weights for it.
+    fn product_plan(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<GemmPlan>> {
+        let Some(weights) = projection.row_major().filter(|_| m > FEW_TOKENS) else {
+            return Ok(None);
+        };
+        plan::gemm(&weights.request(x.as_device_ptr().as_raw(), m, self.inner.kernels.multiprocessors()))
+    }
+
+    /// The name of the kernel that [`Engine::project`] launches for these arguments; `None` for no tokens.
+    pub fn kernel(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<&'static str>> {
+        if let Some(plan) = self.product_plan(projection, x, m)? {
+            return Ok(Some(plan.instance.name));
+        }
+        Ok(plan(&self.request(projection, x, m))?.map(|plan| plan.instance.name))
     }
 
     /// [`Engine::project`] with a plan made by the caller for [`Engine::request`] (`None`: nothing to do), and a say in the overlap.
@@ -372,6 +417,10 @@ impl Inner {
         } else {
             Err(Error::WrongContext)
         }
+    }
+
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// Runs something that needs the context on whatever thread, and leaves the thread's context as it was.

@@ -69,7 +69,7 @@ pub enum Error {
 
     /// FP32 weights, which only the router kernels keep in full precision.
     #[error(
-        "weights are F32; this build computes with BF16 weights only, and FP32 weights come with router support: \
+        "weights are F32; a projection computes with BF16 weights, and only a router keeps FP32 ones (`route`): \
          cast them to BF16 explicitly (`--cast bf16`), which rounds them to 8 significant bits"
     )]
     Fp32Weights,
@@ -99,6 +99,37 @@ pub enum Error {
         given: String,
         /// What is allowed.
         allowed: String,
+    },
+
+    /// FP32 router weights asked for as a single BF16 term.
+    #[error(
+        "FP32 weights as one BF16 term would be BF16 weights: pass 2 terms, or 3; or cast the weights and prepare a BF16 router, which \
+         rounds them to 8 significant bits"
+    )]
+    OneTerm,
+
+    /// Tokens that reach past the end of x.
+    #[error(
+        "x holds {given} elements, but {m} tokens at a stride of {stride} need {needed}: pass a longer buffer, or fewer tokens"
+    )]
+    StridedLength {
+        /// Elements that x holds.
+        given: usize,
+        /// Tokens.
+        m: usize,
+        /// Elements between two of them.
+        stride: usize,
+        /// Elements needed.
+        needed: usize,
+    },
+
+    /// Router weights of a type that no router computes with.
+    #[error(
+        "router weights are {given}; a router computes with F32 or BF16 weights, as they are: convert the tensor to one of them"
+    )]
+    RouterDtype {
+        /// The type found.
+        given: Dtype,
     },
 
     /// Weights that would need a cast nobody asked for.
@@ -151,14 +182,40 @@ pub enum Error {
     },
 
     /// A tensor name that the file does not hold, or a name needed and not given.
-    #[error("{}: {problem}; {}", path.display(), list(candidates))]
+    #[error("{}: {problem}; {}", path.display(), list(*dimensions, candidates))]
     NoTensor {
         /// Which file.
         path: PathBuf,
         /// What was asked for.
         problem: String,
-        /// The two-dimensional tensors that the file holds.
+        /// The dimensions of the tensor that was asked for.
+        dimensions: usize,
+        /// The tensors of so many dimensions that the file holds.
         candidates: Vec<String>,
+    },
+
+    /// A tensor that is not a vector.
+    #[error("{}: tensor `{name}` has shape {shape:?}; a vector of one dimension is needed", path.display())]
+    NotVector {
+        /// Which file.
+        path: PathBuf,
+        /// Which tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+    },
+
+    /// A vector of a type that it cannot have.
+    #[error("{}: tensor `{name}` is {given}; it must be {allowed}", path.display())]
+    VectorDtype {
+        /// Which file.
+        path: PathBuf,
+        /// Which tensor.
+        name: String,
+        /// Its type as the file spells it.
+        given: String,
+        /// What is allowed.
+        allowed: &'static str,
     },
 
     /// A tensor that is not a matrix.
@@ -250,12 +307,27 @@ pub enum Error {
 
     /// An output that overlaps its input.
     #[cfg(feature = "cuda")]
-    #[error("y at {y:#x} overlaps x at {x:#x}: a projection reads x while it writes y, so pass separate buffers")]
+    #[error(
+        "{what} at {y:#x} overlaps x at {x:#x}: a kernel reads x while it writes its results, so pass separate buffers"
+    )]
     Overlapping {
+        /// Which result.
+        what: &'static str,
         /// Where x starts.
         x: u64,
-        /// Where y starts.
+        /// Where the result starts.
         y: u64,
+    },
+
+    /// Tokens that lie closer together than they are long.
+    #[error(
+        "x has a stride of {given} elements, less than its {columns} columns: pass the distance between the starts of two tokens"
+    )]
+    Stride {
+        /// The stride given.
+        given: usize,
+        /// Columns of x.
+        columns: usize,
     },
 
     /// The driver asked for cannot serve.
@@ -315,13 +387,18 @@ pub enum Error {
 }
 
 /// The candidates of an error message, cut where there are many.
-fn list(names: &[String]) -> String {
+fn list(dimensions: usize, names: &[String]) -> String {
     const SHOWN: usize = 12;
+    let kind = if dimensions == 1 {
+        "one-dimensional"
+    } else {
+        "two-dimensional"
+    };
     match names.len() {
-        0 => "it holds no two-dimensional tensor".to_owned(),
-        len if len <= SHOWN => format!("its two-dimensional tensors are: {}", names.join(", ")),
+        0 => format!("it holds no {kind} tensor"),
+        len if len <= SHOWN => format!("its {kind} tensors are: {}", names.join(", ")),
         len => format!(
-            "its two-dimensional tensors include: {} … ({} more)",
+            "its {kind} tensors include: {} … ({} more)",
             names[..SHOWN].join(", "),
             len - SHOWN
         ),

@@ -3,7 +3,9 @@
 use crate::device::{Result, cust_error};
 use crate::engine::Inner;
 use crate::instances::{Format, STARTS_AFTER};
-use crate::raw::Weights;
+use crate::raw::{RowMajor, Weights};
+use crate::router::Rows;
+use crate::weights::split::Split;
 use crate::weights::window12::Packed;
 use crate::{Error, Shape};
 use cust::memory::{DeviceBuffer, DeviceCopy};
@@ -22,7 +24,11 @@ pub struct Projection {
 /// The weights, by their format.
 #[derive(Debug)]
 enum Stored {
-    Bf16(DeviceBuffer<u16>),
+    Bf16 {
+        units: DeviceBuffer<u16>,
+        /// The same weights once more, for the kernels for many tokens.
+        rows: Option<Rows>,
+    },
     Window12 {
         units: DeviceBuffer<u8>,
         starts: DeviceBuffer<u64>,
@@ -36,9 +42,21 @@ fn upload<T: DeviceCopy>(values: &[T]) -> Result<DeviceBuffer<T>> {
 }
 
 impl Projection {
-    /// Uploads BF16 units. The engine's context is current.
-    pub(crate) fn bf16(engine: &Arc<Inner>, packed: &[u16], shape: Shape) -> Result<Self> {
-        Ok(Self::new(engine, Stored::Bf16(upload(packed)?), shape))
+    /// Uploads BF16 units, and the same weights row-major where they are given. The engine's context is current.
+    pub(crate) fn bf16(engine: &Arc<Inner>, packed: &[u16], rows: Option<&Split>, shape: Shape) -> Result<Self> {
+        let stored = Stored::Bf16 {
+            units: upload(packed)?,
+            rows: rows.map(Rows::new).transpose()?,
+        };
+        Ok(Self::new(engine, stored, shape))
+    }
+
+    /// The weights for matrix products, if they were kept.
+    pub(crate) fn row_major(&self) -> Option<&RowMajor> {
+        match &*self.stored {
+            Stored::Bf16 { rows, .. } => rows.as_ref().map(|rows| &rows.described),
+            Stored::Window12 { .. } => None,
+        }
     }
 
     /// Uploads a packed matrix. The engine's context is current.
@@ -78,7 +96,7 @@ impl Projection {
     /// Where the weights lie, for the [raw](crate::raw) layer.
     pub fn weights(&self) -> Weights {
         match &*self.stored {
-            Stored::Bf16(units) => Weights::Bf16 {
+            Stored::Bf16 { units, .. } => Weights::Bf16 {
                 units: units.as_device_ptr().as_raw(),
             },
             Stored::Window12 {
@@ -103,15 +121,15 @@ impl Projection {
     /// Bytes of the packed weights' units, padding included.
     pub fn unit_bytes(&self) -> usize {
         match &*self.stored {
-            Stored::Bf16(units) => units.len() * size_of::<u16>(),
+            Stored::Bf16 { units, .. } => units.len() * size_of::<u16>(),
             Stored::Window12 { units, .. } => units.len(),
         }
     }
 
-    /// Bytes of the packed weights, padding and exceptions included.
+    /// Bytes of the packed weights, padding and exceptions included; not those of a second, row-major copy.
     pub fn bytes(&self) -> usize {
         let apart = match &*self.stored {
-            Stored::Bf16(_) => 0,
+            Stored::Bf16 { .. } => 0,
             Stored::Window12 { starts, exceptions, .. } => (starts.len() + exceptions.len()) * size_of::<u64>(),
         };
         self.unit_bytes() + apart

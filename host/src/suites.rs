@@ -1,5 +1,6 @@
 //! The shapes that `verify` and `bench` run.
 
+use crate::router::{RouterConfig, Score};
 use crate::{Result, Shape};
 
 /// One projection to run.
@@ -13,13 +14,28 @@ pub struct Case {
     pub m: usize,
 }
 
-/// A set of projections.
+/// One router to run, with FP32 weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouterCase {
+    /// The layer's name.
+    pub layer: &'static str,
+    /// Experts × columns.
+    pub shape: Shape,
+    /// Tokens.
+    pub m: usize,
+    /// The gate; [`RouterCase::biased`] ones want a bias beside.
+    pub config: RouterConfig,
+    /// Whether a bias for the selection belongs to it, of random values like the weights.
+    pub biased: bool,
+}
+
+/// A set of projections and routers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Suite {
     /// Small and odd shapes: seconds, even on the emulator.
     Small,
-    /// The dense layers of the model that the kernels are tuned for, at every batch size that must be fast.
+    /// The dense layers and the router of the model that the kernels are tuned for, at every batch size that must be fast.
     Muse,
 }
 
@@ -117,6 +133,64 @@ const MUSE: &[Layer] = &[
     },
 ];
 
+struct RouterLayer {
+    name: &'static str,
+    n: usize,
+    k: usize,
+    tokens: &'static [usize],
+    gate: fn() -> RouterConfig,
+    biased: bool,
+}
+
+const SMALL_ROUTERS: &[RouterLayer] = &[
+    RouterLayer {
+        name: "router_top2",
+        n: 8,
+        k: 256,
+        tokens: &[1, 9, 33],
+        gate: || RouterConfig::new(Score::Softmax, 2).renormalize(),
+        biased: false,
+    },
+    RouterLayer {
+        name: "router_odd",
+        n: 144,
+        k: 333,
+        tokens: &[3, 40],
+        gate: || RouterConfig::new(Score::SqrtSoftplus, 6).renormalize().scale(2.5),
+        biased: true,
+    },
+    RouterLayer {
+        name: "router_over_topk",
+        n: 64,
+        k: 512,
+        tokens: &[8, 130],
+        gate: || RouterConfig::new(Score::Identity, 4).softmax_over_topk(),
+        biased: false,
+    },
+    RouterLayer {
+        name: "router_top1",
+        n: 16,
+        k: 640,
+        tokens: &[5],
+        gate: || RouterConfig::new(Score::Sigmoid, 1),
+        biased: false,
+    },
+];
+
+const MUSE_ROUTERS: &[RouterLayer] = &[RouterLayer {
+    name: "router",
+    n: 256,
+    k: 8192,
+    tokens: TOKENS,
+    gate: || {
+        RouterConfig::new(Score::Sigmoid, 8)
+            .groups(8, 4)
+            .renormalize()
+            .scale(2.5)
+    },
+    biased: true,
+}];
+
 impl Suite {
     /// Every suite.
     pub const ALL: [Suite; 2] = [Suite::Small, Suite::Muse];
@@ -147,12 +221,24 @@ impl Suite {
         Ok(cases)
     }
 
-    /// Rows of the suite that this build cannot compute, each with the reason.
-    pub const fn left_out(self) -> &'static [&'static str] {
-        match self {
-            Suite::Small => &[],
-            Suite::Muse => &["router 256 × 8192: FP32 weights come with router support"],
+    /// The routers of the suite, in a fixed order.
+    pub fn router_cases(self) -> Result<Vec<RouterCase>> {
+        let layers = match self {
+            Suite::Small => SMALL_ROUTERS,
+            Suite::Muse => MUSE_ROUTERS,
+        };
+        let mut cases = Vec::new();
+        for layer in layers {
+            let shape = Shape::new(layer.n, layer.k)?;
+            cases.extend(layer.tokens.iter().map(|&m| RouterCase {
+                layer: layer.name,
+                shape,
+                m,
+                config: (layer.gate)(),
+                biased: layer.biased,
+            }));
         }
+        Ok(cases)
     }
 }
 
@@ -173,12 +259,32 @@ mod tests {
     }
 
     #[test]
+    fn muse_has_its_router_at_six_batch_sizes() {
+        let cases = Suite::Muse.router_cases().unwrap();
+        let tokens: Vec<usize> = cases.iter().map(|c| c.m).collect();
+        assert_eq!(tokens, TOKENS);
+        assert!(cases.iter().all(|c| (c.shape.n(), c.shape.k()) == (256, 8192)));
+    }
+
+    #[test]
+    fn every_router_is_one_that_there_is() {
+        for case in Suite::ALL.into_iter().flat_map(|suite| suite.router_cases().unwrap()) {
+            let bias = vec![0.5; case.shape.n()];
+            let config = if case.biased {
+                case.config.bias(bias)
+            } else {
+                case.config
+            };
+            config.gate(case.shape.n()).unwrap();
+        }
+    }
+
+    #[test]
     fn small_stays_small() {
-        let work: usize = Suite::Small
-            .cases()
-            .unwrap()
-            .iter()
-            .map(|c| c.shape.n() * c.shape.k() * c.m.div_ceil(8))
+        let projections = Suite::Small.cases().unwrap().into_iter().map(|c| (c.shape, c.m));
+        let routers = Suite::Small.router_cases().unwrap().into_iter().map(|c| (c.shape, c.m));
+        let work: usize = (projections.chain(routers))
+            .map(|(shape, m)| shape.n() * shape.k() * m.div_ceil(8))
             .sum();
         assert!(work < 16 << 20, "{work} weight-tile products");
     }

@@ -30,7 +30,7 @@ const WORD: u32 = 4;
 /// Bytes of a key with what belongs to it.
 const PAIR: u32 = 8;
 /// Pairs that a lane reads at once where it counts.
-const COUNTED: u32 = 8;
+const COUNTED: u32 = 16;
 
 /// The key of an expert that is out of the running, because its group is or because there is no such expert.
 const OUT: u32 = 0;
@@ -61,7 +61,11 @@ pub(crate) unsafe fn finish(
     (scratch, bytes): (SharedAddr, u32),
 ) {
     let each = gate_bytes(tokens.experts as usize) as u32;
-    let warps = warps.min(bytes / each.max(1));
+    // As many warps as have room; a division would take longer.
+    let mut warps = warps;
+    while warps > 1 && warps * each > bytes {
+        warps /= 2;
+    }
     let scratch = Scratch::new(scratch + warp * each, tokens.experts);
     if warp >= warps {
         return;
@@ -99,19 +103,31 @@ impl Scratch {
         }
     }
 
-    /// The lane's logits of a tile.
+    /// The lane's logits of a tile. The warp is together.
     #[inline(always)]
     unsafe fn tile_logits(self, first: u32) -> [f32; SLOTS] {
         // SAFETY: stored by this warp.
-        core::array::from_fn(|i| unsafe { shared::load_f32(self.logits + expert(first, i) * WORD) })
+        at_once(core::array::from_fn(|i| unsafe {
+            shared::load_f32(self.logits + expert(first, i) * WORD)
+        }))
     }
 
-    /// The lane's pairs of a tile.
+    /// The lane's pairs of a tile. The warp is together.
     #[inline(always)]
     unsafe fn tile_pairs(self, first: u32) -> [u64; SLOTS] {
         // SAFETY: stored by this warp.
-        core::array::from_fn(|i| unsafe { shared::load_u64(self.pairs + expert(first, i) * PAIR) })
+        at_once(core::array::from_fn(|i| unsafe {
+            shared::load_u64(self.pairs + expert(first, i) * PAIR)
+        }))
     }
+}
+
+/// Keeps the loads of these values together: without a barrier ptxas moves each load down to its use, into one register after
+/// another, and every one of them is waited for alone.
+#[inline(always)]
+fn at_once<T>(loaded: T) -> T {
+    warp::sync_warp(u32::MAX);
+    loaded
 }
 
 /// The lane's i-th expert of the tile in which its first is `first`.
@@ -174,7 +190,7 @@ unsafe fn one_token(tokens: Tokens, join: &JoinArgs, token: u32, scratch: Scratc
         if gate.groups > 1 {
             drop_groups(tokens.experts, gate, scratch);
         }
-        let id = select(gate.top_k, scratch);
+        let id = select(tokens.experts, gate.top_k, scratch);
         let logit = shared::load_f32(scratch.logits + id * WORD);
         store(id, weigh(gate, scores, logit));
         warp::sync_warp(u32::MAX);
@@ -273,14 +289,10 @@ unsafe fn fill_keys(experts: u32, gate: &GateArgs, scratch: Scratch, scores: Sco
         for i in 0..SLOTS {
             let value = score::finite(values[i] + f32::from_bits(biases[i] as u32));
             let id = expert(first, i);
-            let key = if id >= experts {
-                OUT
-            } else if logits[i].is_nan() {
-                NAN
-            } else {
-                // Every score grows with the logit, and logits tie less often.
-                score::key(if biased { value } else { logits[i] })
-            };
+            // Every score grows with the logit, and logits tie less often.
+            let key = score::key(if biased { value } else { logits[i] });
+            let none = if id < experts { NAN } else { OUT };
+            let key = if logits[i].is_nan() { none } else { key };
             // SAFETY: the lane's own pair.
             unsafe { shared::store_u64(scratch.pairs + id * PAIR, pair(key, value.to_bits())) };
         }
@@ -318,17 +330,17 @@ unsafe fn drop_groups(experts: u32, gate: &GateArgs, scratch: Scratch) {
     let mut best = (f32::NEG_INFINITY, f32::NEG_INFINITY);
     let mut from = part;
     while from < size + part {
-        let scores: [f32; SLOTS] = core::array::from_fn(|i| {
-            let place = from + i as u32 * parts;
-            // SAFETY: an expert's pair; lanes beyond the last group look at the last expert again.
-            let pair = unsafe { shared::load_u64(address(place).min(last)) };
-            if place < size && upper(pair) > NAN {
+        let place = |i: usize| from + i as u32 * parts;
+        // SAFETY: an expert's pair; lanes beyond the last group look at the last expert again.
+        let pairs: [u64; SLOTS] = at_once(core::array::from_fn(|i| unsafe {
+            shared::load_u64(address(place(i)).min(last))
+        }));
+        for (i, &pair) in pairs.iter().enumerate() {
+            let score = if place(i) < size && upper(pair) > NAN {
                 f32::from_bits(pair as u32)
             } else {
                 f32::NEG_INFINITY
-            }
-        });
-        for &score in &scores {
+            };
             best = best_two(best, (score, f32::NEG_INFINITY));
         }
         from += parts * SLOTS as u32;
@@ -355,7 +367,7 @@ unsafe fn drop_groups(experts: u32, gate: &GateArgs, scratch: Scratch) {
             shared::store_u64(scratch.best + group * PAIR, mine);
         }
         warp::sync_warp(u32::MAX);
-        if is_group && rank(scratch.best, gate.groups, mine) >= gate.groups_kept {
+        if rank(scratch.best, gate.groups, mine) >= gate.groups_kept && is_group {
             let mut place = part;
             while place < size {
                 shared::store_u64(address(place), pair(OUT, 0));
@@ -372,16 +384,17 @@ fn best_two(a: (f32, f32), b: (f32, f32)) -> (f32, f32) {
     (a.0.max(b.0), a.0.min(b.0).max(a.1.max(b.1)))
 }
 
-/// How many of the `count` numbers at `list` are larger than `mine`. Zeros follow them up to a multiple of [`COUNTED`].
+/// How many of the `count` numbers at `list` are larger than `mine`. Zeros follow them up to a multiple of [`COUNTED`]. The warp is
+/// together.
 #[inline(always)]
 unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
     let mut rank = 0;
     let mut at = 0;
     while at < count {
-        let pairs: [[u64; 2]; COUNTED as usize / 2] = core::array::from_fn(|i| {
+        let pairs: [[u64; 2]; COUNTED as usize / 2] = at_once(core::array::from_fn(|i| {
             // SAFETY: as the caller promises.
             unsafe { shared::load_v2_u64(list + (at + 2 * i as u32) * PAIR) }
-        });
+        }));
         for &[a, b] in &pairs {
             rank += u32::from(a > mine) + u32::from(b > mine);
         }
@@ -392,7 +405,7 @@ unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
 
 /// The id of the lane's choice: lane i gets the i-th best expert, and lanes from `top_k` on get the last one too. What the pairs held is lost.
 #[inline(always)]
-unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
+unsafe fn select(experts: u32, top_k: u32, scratch: Scratch) -> u32 {
     let lane = warp::lane_id();
     // SAFETY: the warp's own part of shared memory; barriers of the warp stand between one lane's writes and another's reads.
     unsafe {
@@ -409,7 +422,8 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
         let mine = candidate(key, id);
         shared::store_u64(scratch.best + lane * PAIR, mine);
         warp::sync_warp(u32::MAX);
-        let is_bound = rank(scratch.best, WARP_SIZE, mine) == top_k - 1;
+        // Lanes without an expert have the least candidates.
+        let is_bound = rank(scratch.best, experts.min(WARP_SIZE), mine) == top_k - 1;
         let bound_lane = warp::warp_vote_ballot(u32::MAX, is_bound).trailing_zeros();
         let bound = shared::load_u64(scratch.best + bound_lane * PAIR);
 
@@ -418,8 +432,8 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
         let mut count = 0;
         for tile in 0..scratch.tiles {
             let first = tile * TILE + lane;
+            // The barrier behind the loads also keeps what is not read yet from being written over.
             let pairs = scratch.tile_pairs(first);
-            warp::sync_warp(u32::MAX);
             for (i, &pair) in pairs.iter().enumerate() {
                 let candidate = candidate(upper(pair), expert(first, i));
                 let reaches = candidate >= bound;
@@ -438,12 +452,11 @@ unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
 
         let mut at = 0;
         while at < count {
-            if at + lane < count {
-                let mine = shared::load_u64(scratch.pairs + (at + lane) * PAIR);
-                let rank = rank(scratch.pairs, count, mine);
-                if rank < top_k {
-                    shared::store_u32(scratch.best + rank * WORD, !(mine as u32));
-                }
+            // Lanes without a candidate look at the last one again, and do what its own lane does.
+            let mine = shared::load_u64(scratch.pairs + (at + lane).min(count - 1) * PAIR);
+            let rank = rank(scratch.pairs, count, mine);
+            if rank < top_k {
+                shared::store_u32(scratch.best + rank * WORD, !(mine as u32));
             }
             at += WARP_SIZE;
         }

@@ -148,6 +148,7 @@ unsafe fn produce<I: TensorInstance>(ring: &Ring<I>, maps: Maps, (first, last): 
         for chunk in first..ahead {
             ring.fetch_weights(chunk - first, maps.weights, chunk, tile.first_row);
         }
+        // For the whole CTA, which meets this warp at a barrier before it touches global memory.
         pdl::wait();
         for chunk in first..ahead {
             ring.fetch_x(chunk - first, maps.x, chunk, tile.first_token);
@@ -200,7 +201,8 @@ unsafe fn multiply<I: TensorInstance>(ring: &Ring<I>, (first, last): (u32, u32),
             place = place.next(Ring::<I>::STAGES);
         }
         sums.wait();
-        if from != to {
+        // Nobody waits for the last stages of all to be empty.
+        if from != to && to != last {
             leave(before);
         }
         sums
@@ -254,8 +256,8 @@ unsafe fn gemm<I: TensorInstance>(maps: Maps, args: GemmArgs) {
         // SAFETY: every warp of every multiplying warpgroup comes here.
         unsafe { multiply(&ring, range, warp) }
     };
-    pdl::wait();
-    // SAFETY: the whole CTA comes here, and all that was sent for has been multiplied.
+    // SAFETY: the whole CTA comes here, and all that was sent for has been multiplied. What the kernel ahead wrote is visible to all
+    // behind the barrier that comes first, as the producer has waited for it.
     unsafe { tile.finish::<I>(sums.values()) };
 }
 

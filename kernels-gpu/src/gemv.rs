@@ -184,6 +184,7 @@ impl Ending for Route {
             experts: args.n,
         };
         let warps = (warp::warp_id(), const { I::GEMV.warps as u32 });
+        thread::sync_threads();
         // SAFETY: the host gives the counters and the gate's arguments; the whole CTA is here.
         unsafe {
             if is_last(&self.join, counter, row_tiles) {
@@ -343,9 +344,9 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
             unsafe { ending.store(&args, token, row, sum) };
         }
     };
-    // Rank i finishes the i-th share of the tokens.
-    let share_tokens = live_tokens.div_ceil(ctas);
-    let share = (share_tokens * rows).max(1);
+    // Rank i finishes the i-th share of the tokens; a share is a constant, since divisions take time.
+    let share_tokens = const { I::GEMV.share_tokens() as u32 };
+    let share = share_tokens * rows;
     if ctas == 1 {
         let mut output = thread;
         while output < live {

@@ -231,12 +231,10 @@ impl Sums {
 /// Counts this CTA at counter `index`; true, for the whole CTA, where it is the last of `arrivals`. That one sees what all of them
 /// wrote before, by loads past the L1 cache, and leaves the counter at zero.
 ///
-/// Every thread of the CTA calls it.
+/// Every thread of the CTA calls it, behind a barrier that they all have met since they wrote: the addition releases what came before.
 #[inline(always)]
 pub(crate) unsafe fn is_last(join: &JoinArgs, index: u32, arrivals: u32) -> bool {
     let counter = join.counters + u64::from(index) * FP32;
-    // What all threads of the CTA wrote comes before the addition, which releases it.
-    thread::sync_threads();
     let mut last = false;
     if thread::thread_idx_x() == 0 {
         // SAFETY: the host gives the counters of the grid.

@@ -45,33 +45,32 @@ pub(crate) fn exp(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn sigmoid(l: f32) -> f32 {
     let e = exp(-l.abs());
-    let inverse = math::rcp(1.0 + e);
-    if l < 0.0 { e * inverse } else { inverse }
+    let part = if l < 0.0 { e } else { 1.0 };
+    part * math::rcp(1.0 + e)
 }
 
 /// `√(max(l, 0) + ln(1 + e^-|l|))`.
+///
+/// For l < 0 it is e^(l/2) times the root of ln(1 + e^l) / e^l, both of which stay in range where e^l does not.
 #[inline(always)]
 pub(crate) fn sqrt_softplus(l: f32) -> f32 {
-    /// From here down ln(1 + e^l) is e^l, and its root stays in range where it does not.
-    const SMALL: f32 = -16.0;
     let root = exp(-0.5 * l.abs());
-    if l < SMALL {
-        root
-    } else {
-        math::sqrt(l.max(0.0) + ln_1p(root * root))
-    }
+    let e = root * root;
+    let (outside, inside) = if l < 0.0 { (root, 1.0) } else { (1.0, e) };
+    outside * math::sqrt(math::fma(ln_1p_over(e), inside, l.max(0.0)))
 }
 
-/// ln(1 + e) for 0 ≤ e ≤ 1: twice the area tangent of e / (2 + e), whose series converges fast and keeps small results exact.
+/// ln(1 + e) / e for 0 ≤ e ≤ 1: ln(1 + e) is twice the area tangent of z = e / (2 + e), whose series converges fast.
 #[inline(always)]
-fn ln_1p(e: f32) -> f32 {
-    let z = e * math::rcp(2.0 + e);
+fn ln_1p_over(e: f32) -> f32 {
+    let inverse = math::rcp(2.0 + e);
+    let z = e * inverse;
     let square = z * z;
     // 1 + z²/3 + z⁴/5 + … up to z¹²/13: what follows is below 2⁻²⁵.
     let series = [11.0, 9.0, 7.0, 5.0, 3.0, 1.0]
         .iter()
         .fold(1.0 / 13.0, |sum, odd: &f32| math::fma(sum, square, 1.0 / odd));
-    2.0 * z * series
+    2.0 * inverse * series
 }
 
 /// What softmax needs to score one logit of a token.

@@ -201,7 +201,7 @@ impl<'a> Tile<'a> {
         } else {
             (self.token_tile * row_tiles + self.row_tile, join.slices)
         };
-        // SAFETY: the host gives a counter for each share of a tile; the whole CTA comes here.
+        // SAFETY: the host gives a counter for each share of a tile; the whole CTA comes here, behind the cluster's barrier.
         if unsafe { !join::is_last(join, tile * self.ctas + self.rank, arrivals) } {
             return;
         }

@@ -100,6 +100,13 @@ impl Module {
     }
 }
 
+/// Writes bytes to device memory.
+pub fn write(address: ffi::CUdeviceptr, bytes: &[u8]) {
+    // SAFETY: reads the bytes given; the driver refuses to write what is not allocated.
+    let code = unsafe { ffi::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) };
+    assert_eq!(code, 0);
+}
+
 /// Device memory with these bytes, freed with its context.
 pub fn memory(bytes: &[u8]) -> ffi::CUdeviceptr {
     let mut address = 0;
@@ -143,14 +150,25 @@ impl Launch {
     ///
     /// The kernel takes one parameter of the argument's size.
     pub unsafe fn run<T>(&self, function: Function, argument: &T) -> u32 {
+        let [x, y] = self.grid;
+        // SAFETY: as the caller promises.
+        unsafe { self.run_on([x, y, 1], function, &[(&raw const *argument).cast()]) }
+    }
+
+    /// Launches a kernel of these by-value parameters over this grid, in place of the launch's own, and returns the launch's own code.
+    ///
+    /// # Safety
+    ///
+    /// The kernel takes these parameters.
+    pub unsafe fn run_on(&self, grid: [u32; 3], function: Function, parameters: &[*const c_void]) -> u32 {
         let attributes = [
             ffi::CUlaunchAttribute::cluster([self.cluster, 1, 1]),
             ffi::CUlaunchAttribute::programmatic_serialization(),
         ];
         let config = ffi::CUlaunchConfig {
-            gridDimX: self.grid[0],
-            gridDimY: self.grid[1],
-            gridDimZ: 1,
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
             blockDimX: self.threads,
             blockDimY: 1,
             blockDimZ: 1,
@@ -162,10 +180,36 @@ impl Launch {
         let most = ffi::function_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: takes a handle and numbers. Should it fail, the launch does.
         unsafe { ffi::cuFuncSetAttribute(function.0, most, self.shared as i32) };
-        let mut parameters = [(&raw const *argument).cast_mut().cast::<c_void>()];
-        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them; the rest is promised.
+        let mut parameters: Vec<*mut c_void> = parameters.iter().map(|parameter| parameter.cast_mut()).collect();
+        // SAFETY: the configuration, its attributes and the parameters outlive the call, which copies them; the rest is promised.
         unsafe { ffi::cuLaunchKernelEx(&raw const config, function.0, parameters.as_mut_ptr(), null_mut()) }
     }
+}
+
+/// The tensor map of BF16 values at `address`: its sizes, innermost first, the bytes between neighbours along each axis but the innermost,
+/// and the box of a copy, which lies swizzled over 128 bytes.
+pub fn tensor_map(address: ffi::CUdeviceptr, sizes: &[u64], strides: &[u64], copied: &[u32]) -> ffi::CUtensorMap {
+    assert!(sizes.len() == strides.len() + 1 && sizes.len() == copied.len());
+    let mut map = ffi::CUtensorMap::default();
+    // SAFETY: writes one map; the arrays have as many elements as the rank says.
+    let code = unsafe {
+        ffi::cuTensorMapEncodeTiled(
+            &raw mut map,
+            ffi::tensor_map_data_type::BFLOAT16,
+            sizes.len() as u32,
+            std::ptr::without_provenance_mut(address as usize),
+            sizes.as_ptr(),
+            strides.as_ptr(),
+            copied.as_ptr(),
+            vec![1; sizes.len()].as_ptr(),
+            ffi::tensor_map_interleave::NONE,
+            ffi::tensor_map_swizzle::BYTES_128,
+            ffi::tensor_map_l2_promotion::BYTES_256,
+            ffi::tensor_map_fill::ZERO,
+        )
+    };
+    assert_eq!(code, 0, "a map of {sizes:?}, {strides:?}, {copied:?}");
+    map
 }
 
 /// Waits for all work of the current context; the code says what became of it.

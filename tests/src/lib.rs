@@ -1,6 +1,9 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
 pub mod driver;
+pub mod product;
+pub mod route;
+pub mod router;
 
 use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
@@ -45,6 +48,16 @@ impl Values {
         (0..len)
             .map(|_| bf16::from_f32(self.0.random_range(-1.0..1.0)))
             .collect()
+    }
+
+    /// `len` values of 24 significant bits between -1 and 1.
+    pub fn fp32(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.0.random_range(-1.0f32..1.0)).collect()
+    }
+
+    /// A number below `end`, which is at least 1.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0.random_range(0..end.max(1))
     }
 
     /// `len` words of any bits.

@@ -45,6 +45,38 @@ fn many_tokens_are_walked() {
     }
 }
 
+/// With weights for it, many tokens are one matrix product, by tensor copies or, where x lies at odd addresses, by plain loads.
+#[test]
+fn many_tokens_are_one_product_where_the_weights_are_kept_for_it() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    for (n, k) in [(200, 512), (77, 203)] {
+        let shape = shape(n, k);
+        let w = values.bf16(n * k);
+        let projection = device.engine.prepare_for_many(&w, shape).unwrap();
+        for (m, lead) in [(32, 8), (33, 8), (33, 1), (128, 8), (200, 8)] {
+            let x = values.bf16(m * k);
+            let kernel = device
+                .engine
+                .kernel(&projection, &device.fenced(&x, lead).index(lead..lead + m * k), m);
+            let (kernel, plain) = (kernel.unwrap().unwrap(), lead == 1 || k % 8 != 0);
+            assert!(
+                kernel.starts_with(if m > 32 { "gemm_bf16_" } else { "gemv_bf16_" }),
+                "{kernel}"
+            );
+            assert_eq!(kernel.contains("_plain_"), m > 32 && plain, "{kernel}");
+            let y = device.project(None, &projection, (&x, lead), m).unwrap();
+            check(&y, &x, &w, shape, m).unwrap();
+        }
+        let x = device.engine.upload(&values.bf16(40 * k)).unwrap();
+        let mut y = poisoned(40 * n - 1);
+        let err = device
+            .engine
+            .project(&projection, &x, 40, &mut y, &device.stream)
+            .unwrap_err();
+        assert!(err.to_string().starts_with("y holds"), "{err}");
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_in_words() {
     let device = Device::of_the_run();
@@ -101,7 +133,7 @@ fn what_does_not_fit_is_refused_in_words() {
         ),
         (
             engine.prepare_bytes(&bytes, Dtype::F32, shape).map(drop),
-            "weights are F32; this build computes with BF16",
+            "weights are F32; a projection computes with BF16",
         ),
         (
             engine.prepare_bytes(&bytes[..30], Dtype::F16, shape).map(drop),

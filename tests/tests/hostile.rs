@@ -209,7 +209,7 @@ fn run(ptx: &str) -> Result<(), String> {
     let memory = Memory::new(1 << 20);
     let (n, k, m) = (32, 8 * 64 * 3, 3);
     let [x, weights, y] = [m * k, n * k, m * n].map(|len| memory.allocate(2 * len as u64).unwrap());
-    let words = [x, weights, y, m as u64 | (n as u64) << 32, k as u64];
+    let words = [x, k as u64, weights, y, m as u64 | (n as u64) << 32, k as u64];
     let params: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let launch = Launch {
         entry: KERNEL,

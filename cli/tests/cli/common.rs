@@ -29,7 +29,7 @@ pub(crate) fn error_line(args: &[&str]) -> String {
 pub(crate) struct Tensor<'a> {
     pub(crate) name: &'a str,
     pub(crate) dtype: safetensors::Dtype,
-    pub(crate) shape: [usize; 2],
+    pub(crate) shape: Vec<usize>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Tensor<'a> {
         Tensor {
             name,
             dtype: safetensors::Dtype::BF16,
-            shape,
+            shape: shape.to_vec(),
             bytes,
         }
     }
@@ -52,7 +52,17 @@ impl<'a> Tensor<'a> {
         Tensor {
             name,
             dtype: safetensors::Dtype::F32,
-            shape,
+            shape: shape.to_vec(),
+            bytes,
+        }
+    }
+
+    /// One dimension of any type.
+    pub(crate) fn vector(name: &'a str, dtype: safetensors::Dtype, len: usize, bytes: Vec<u8>) -> Self {
+        Tensor {
+            name,
+            dtype,
+            shape: vec![len],
             bytes,
         }
     }
@@ -61,7 +71,7 @@ impl<'a> Tensor<'a> {
 /// Writes tensors to `folder/file` and gives its path as text.
 pub(crate) fn write(folder: &Path, file: &str, tensors: &[Tensor<'_>]) -> String {
     let views = tensors.iter().map(|t| {
-        let view = safetensors::tensor::TensorView::new(t.dtype, t.shape.to_vec(), &t.bytes).unwrap();
+        let view = safetensors::tensor::TensorView::new(t.dtype, t.shape.clone(), &t.bytes).unwrap();
         (t.name.to_owned(), view)
     });
     let path: PathBuf = folder.join(file);

@@ -3,4 +3,5 @@
 mod commands;
 mod common;
 mod packing;
+mod routing;
 mod usage;

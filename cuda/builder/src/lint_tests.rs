@@ -241,6 +241,9 @@ fn a_tensor_map_must_be_there_and_aligned() {
     };
     assert_eq!(faults(&with(".param .b64 k_param_0", expected)), []);
     for other in [".param .b64 k_param_0", ".param .align 8 .b8 k_param_0[128]"] {
-        assert_eq!(faults(&with(".param .b64 k_param_0", other)), [missing.clone()]);
+        assert_eq!(
+            faults(&with(".param .b64 k_param_0", other)),
+            std::slice::from_ref(&missing)
+        );
     }
 }

@@ -49,6 +49,9 @@ impl fmt::Display for GemmRequest {
 /// The most slices of K that a plan makes.
 pub const MAX_SLICES: usize = 16;
 
+/// Slices of K that are considered.
+const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
+
 /// CTAs per cluster that a launch may have.
 const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
@@ -106,7 +109,20 @@ pub fn gemm_with(division: &Division, request: &GemmRequest) -> Result<Option<Ge
     if request.m == 0 {
         return Ok(None);
     }
-    match unfit(division, request) {
+    let known = || {
+        GEMM.iter()
+            .chain(PLAIN_GEMM)
+            .any(|compiled| compiled == division.instance)
+    };
+    let allowed = CLUSTERS.contains(&division.cluster) && (1..=MAX_SLICES).contains(&division.slices);
+    let reason = if !known() {
+        Some("is no kernel of this build")
+    } else if !allowed {
+        Some("splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices")
+    } else {
+        unfit(division, request)
+    };
+    match reason {
         Some(reason) => Err(refused(request, &format!("{} {reason}", division.instance.name))),
         None => launch_of(division, request).map(Some),
     }
@@ -117,7 +133,7 @@ pub fn gemm_candidates(request: &GemmRequest) -> impl Iterator<Item = (Division,
     let divisions = GEMM.iter().chain(PLAIN_GEMM).flat_map(|instance| {
         let clusters = CLUSTERS.into_iter();
         clusters.flat_map(move |cluster| {
-            (1..=MAX_SLICES).map(move |slices| Division {
+            SLICES.into_iter().map(move |slices| Division {
                 instance,
                 cluster,
                 slices,
@@ -142,11 +158,7 @@ fn refused(request: &GemmRequest, reason: &str) -> Error {
 
 /// Why a division cannot serve a request, if it cannot.
 fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
-    let Division {
-        instance,
-        cluster,
-        slices,
-    } = *division;
+    let Division { instance, slices, .. } = *division;
     if instance.purpose != request.purpose {
         return Some("is for another purpose");
     }
@@ -155,12 +167,6 @@ fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
     }
     if instance.loads != request.loads {
         return Some("loads its operands in another way");
-    }
-    if !GEMM.iter().chain(PLAIN_GEMM).any(|compiled| compiled == instance) {
-        return Some("is no kernel of this build");
-    }
-    if !CLUSTERS.contains(&cluster) || !(1..=MAX_SLICES).contains(&slices) {
-        return Some("splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices");
     }
     (slices > request.max_slices).then_some("splits K over slices, and there is no workspace to join so many")
 }
@@ -229,7 +235,7 @@ fn cost(division: &Division, request: &GemmRequest) -> f64 {
 
     let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
     let clusters = if cluster > 1 {
-        device::REDUCTION * (1.0 + (cluster as f64).log2())
+        device::REDUCTION * (1.0 + f64::from(cluster.trailing_zeros()))
     } else {
         0.0
     };

@@ -4,6 +4,11 @@
 //! every compiled instance is either rejected with a reason or given a cost by a small model of the device ([`candidates`] shows the
 //! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
 
+mod gemm;
+mod route;
+
+pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_with};
+pub use route::{FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_workspace};
 
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemv, gemvs};
@@ -196,7 +201,10 @@ pub fn instance(name: &str) -> Option<&'static Gemv> {
 }
 
 fn launch_of(instance: &'static Gemv, request: &Request) -> Result<Plan> {
-    let Request { shape, m, .. } = *request;
+    gemv_launch(instance, request.shape, request.m)
+}
+
+fn gemv_launch(instance: &'static Gemv, shape: Shape, m: usize) -> Result<Plan> {
     let too_large = || Error::Grid {
         n: shape.n(),
         m,

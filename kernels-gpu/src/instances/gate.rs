@@ -19,7 +19,6 @@ pub const fn gate_bytes(experts: usize) -> usize {
 
 /// What the election of the last CTA adds to an entry.
 pub(super) const ELECTION_COUNTS: Counts = Counts {
-    bar_sync: 1,
     bar_red: 1,
     atom: 1,
     ..Counts::NONE
@@ -27,7 +26,8 @@ pub(super) const ELECTION_COUNTS: Counts = Counts {
 
 /// What the election of the last CTA and a gate add to an entry.
 pub(super) const GATE_COUNTS: Counts = Counts {
-    bar_warp_sync: 9,
+    // Half of them keep loads together.
+    bar_warp_sync: 17,
     // For softmax five to add up, two to join the parts of a group, and one over the chosen.
     shfl_sync: 8,
     // A bound, and a place for each slot of a tile.

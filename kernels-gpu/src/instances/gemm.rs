@@ -235,13 +235,9 @@ impl Gemm {
         }
     }
 
-    /// Counters that a launch over this grid needs; see [`JoinArgs::counters`](super::JoinArgs::counters).
-    pub const fn counters(grid: [u32; 3], purpose: Purpose, cluster: u32) -> u64 {
-        let tiles = match purpose {
-            Purpose::Product => grid[0] as u64,
-            Purpose::Route => cluster as u64,
-        };
-        tiles * grid[2] as u64
+    /// Counters that a launch over this grid needs: one for each share of a tile. A gate makes do with fewer.
+    pub const fn counters(grid: [u32; 3]) -> u64 {
+        grid[0] as u64 * grid[2] as u64
     }
 
     pub(super) const fn entry(&self) -> Entry {

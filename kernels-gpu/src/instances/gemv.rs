@@ -299,6 +299,11 @@ impl Gemv {
         self.rows() + 4
     }
 
+    /// Tokens that a CTA finishes, at most: its share of the cluster's.
+    pub const fn share_tokens(&self) -> usize {
+        self.tokens().div_ceil(self.cluster)
+    }
+
     /// Where the cluster's partial sums for this CTA arrive.
     pub const fn mail_offset(&self) -> usize {
         self.ring_offset() + self.warps * self.ring_bytes()
@@ -306,7 +311,7 @@ impl Gemv {
 
     /// Dynamic shared memory of a CTA, in bytes.
     pub const fn shared_bytes(&self) -> usize {
-        let share = self.tokens().div_ceil(self.cluster) * self.rows();
+        let share = self.share_tokens() * self.rows();
         self.mail_offset() + if self.cluster > 1 { self.cluster * share * 4 } else { 0 }
     }
 
@@ -336,7 +341,10 @@ impl Gemv {
             cluster: self.cluster,
             tensor_maps: 0,
             counts: Counts {
-                bar_sync: 1 + gate.bar_sync,
+                bar_sync: match self.ending {
+                    Ending::Store => 1,
+                    Ending::Route => 2,
+                },
                 bar_warp_sync: 2 + gate.bar_warp_sync,
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,

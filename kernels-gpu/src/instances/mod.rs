@@ -188,11 +188,7 @@ mod tests {
             let room = i.warps * i.ring_bytes();
             assert!(gate_bytes(MAX_EXPERTS) <= room, "{}", i.name);
             // Every token of a CTA's share has a warp of its own, for routers of an ordinary size.
-            assert!(
-                i.tokens().div_ceil(i.cluster) * gate_bytes(GATE_TILE) <= room,
-                "{}",
-                i.name
-            );
+            assert!(i.share_tokens() * gate_bytes(GATE_TILE) <= room, "{}", i.name);
         }
     }
 

@@ -4,18 +4,30 @@
 //! [`Kernels::load`] is slow and happens once per context. A launch neither blocks, allocates, synchronises nor changes the current
 //! context, so it can be captured into a graph.
 
+mod launch;
+mod many;
+mod route;
+mod tensor;
+
+pub use many::Product;
+pub use route::{RouteCall, RouterMemory, Workspace};
+pub use tensor::RowMajor;
+
 use crate::device::{Result, check, cust_error};
 use crate::plan::{Plan, Request, plan};
 use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
-use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, Format, GemvArgs, Window12Args, gemvs};
+use kernels_gpu::instances::{
+    FLOOR_READ, Floor, FloorArgs, Format, GEMM, Gemm, Gemv, GemvArgs, PLAIN_GEMM, Window12Args, gemvs, routes,
+};
+use launch::Config;
 use std::ffi::{CStr, CString, c_void};
 
 pub use cust::sys::{CUdeviceptr, CUfunction, CUstream};
 
 /// The PTX of every kernel, as it ships.
-pub const PTX: &str = include_str!("../ptx/kernels.ptx");
+pub const PTX: &str = include_str!("../../ptx/kernels.ptx");
 
 /// Loads PTX text into the calling thread's current context. Where the driver refuses it, the error says why in the words of the
 /// driver's compiler.
@@ -150,7 +162,11 @@ impl Output {
 pub struct Kernels {
     /// In the order of the tables of instances.
     gemv: Vec<CUfunction>,
+    route: Vec<CUfunction>,
+    gemm: Vec<CUfunction>,
+    plain_gemm: Vec<CUfunction>,
     floor: Vec<CUfunction>,
+    multiprocessors: usize,
     /// Keeps the functions alive.
     _module: Module,
 }
@@ -175,16 +191,28 @@ impl Kernels {
             check("raise a kernel's shared memory", code as u32)?;
             Ok(function)
         };
-        let gemv = gemvs().map(|i| load(i.name, i.shared_bytes())).collect::<Result<_>>()?;
-        let floor = FLOOR_READ
-            .iter()
-            .map(|i| load(i.name, i.shared_bytes()))
-            .collect::<Result<_>>()?;
+        let gemv = |instances: &mut dyn Iterator<Item = &'static Gemv>| -> Result<Vec<_>> {
+            instances.map(|i| load(i.name, i.shared_bytes())).collect()
+        };
+        let gemm =
+            |table: &[Gemm]| -> Result<Vec<_>> { table.iter().map(|i| load(i.name, i.shared_bytes())).collect() };
         Ok(Kernels {
-            gemv,
-            floor,
+            gemv: gemv(&mut gemvs())?,
+            route: gemv(&mut routes())?,
+            gemm: gemm(GEMM)?,
+            plain_gemm: gemm(PLAIN_GEMM)?,
+            floor: FLOOR_READ
+                .iter()
+                .map(|i| load(i.name, i.shared_bytes()))
+                .collect::<Result<_>>()?,
+            multiprocessors: multiprocessors()?,
             _module: module,
         })
+    }
+
+    /// Multiprocessors of the device, which plans are made for.
+    pub fn multiprocessors(&self) -> usize {
+        self.multiprocessors
     }
 
     /// Launches `y = x · Wᵀ` with the instance that [`plan`](crate::plan()) chooses. `m = 0` launches nothing.
@@ -228,10 +256,8 @@ impl Kernels {
         let (y_at, y_size) = y.parts();
         aligned("y", y_at, y_size)?;
         aligned("the packed weights", weights.units(), PACKED)?;
-        let bytes = |columns: usize, size: u64| (m as u64).saturating_mul(columns as u64).saturating_mul(size);
-        if overlap_in_memory((x, bytes(shape.k(), BF16)), (y_at, bytes(shape.n(), y_size))) {
-            return Err(Error::Overlapping { x, y: y_at });
-        }
+        let x_range = (x, many::bytes(m, shape.k(), BF16));
+        check_apart(x_range, &[("y", y_at, many::bytes(m, shape.n(), y_size))])?;
         if weights.format() != plan.instance.format {
             return Err(Error::NoInstance {
                 request: format!("{} weights", weights.format().name()),
@@ -262,7 +288,7 @@ impl Kernels {
             Weights::Bf16 { .. } => {
                 let mut args = gemv;
                 // SAFETY: `args` is the one by-value parameter of the entries for this format.
-                unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+                unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
             }
             Weights::Window12 {
                 starts,
@@ -279,7 +305,7 @@ impl Kernels {
                     palette,
                 };
                 // SAFETY: as above.
-                unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+                unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
             }
         }
     }
@@ -318,7 +344,7 @@ impl Kernels {
             shared_bytes: floor.shared_bytes() as u32,
         };
         // SAFETY: `args` is the one by-value parameter that every reader takes.
-        unsafe { config.launch(*function, (&raw mut args).cast(), stream, overlap) }
+        unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
     }
 }
 
@@ -339,61 +365,35 @@ fn aligned(what: &'static str, value: u64, to: u64) -> Result<()> {
     }
 }
 
-/// Whether two ranges of `(address, bytes)` share a byte.
-fn overlap_in_memory((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
-    a < b.saturating_add(b_bytes) && b < a.saturating_add(a_bytes)
+/// Fails where a result shares a byte with x, each given by its address and its bytes.
+fn check_apart((x, x_bytes): (u64, u64), results: &[(&'static str, u64, u64)]) -> Result<()> {
+    for &(what, y, y_bytes) in results {
+        if x < y.saturating_add(y_bytes) && y < x.saturating_add(x_bytes) {
+            return Err(Error::Overlapping { what, x, y });
+        }
+    }
+    Ok(())
+}
+
+/// Multiprocessors of the current context's device.
+fn multiprocessors() -> Result<usize> {
+    let attribute = cust::sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    let (mut device, mut count) = (0, 0);
+    // SAFETY: each writes one number.
+    unsafe {
+        check(
+            "ask for the current device",
+            cust::sys::cuCtxGetDevice(&raw mut device) as u32,
+        )?;
+        let code = cust::sys::cuDeviceGetAttribute(&raw mut count, attribute, device);
+        check("read a device attribute", code as u32)?;
+    }
+    Ok(count.max(1) as usize)
 }
 
 fn unknown(name: &str) -> Error {
     Error::NoInstance {
         request: format!("the kernel {name}"),
         reason: "it is not in the loaded module".to_owned(),
-    }
-}
-
-/// The shape of a launch.
-struct Config {
-    grid: [u32; 3],
-    block: [u32; 3],
-    cluster: [u32; 3],
-    shared_bytes: u32,
-}
-
-impl Config {
-    /// # Safety
-    ///
-    /// `args` points to the function's one parameter; the rest as for [`Kernels::project`].
-    unsafe fn launch(&self, function: CUfunction, args: *mut c_void, stream: CUstream, overlap: Overlap) -> Result<()> {
-        let attributes = [
-            ffi::CUlaunchAttribute::cluster(self.cluster),
-            ffi::CUlaunchAttribute::programmatic_serialization(),
-        ];
-        let used = match overlap {
-            Overlap::Programmatic => attributes.len(),
-            Overlap::None => attributes.len() - 1,
-        };
-        let config = ffi::CUlaunchConfig {
-            gridDimX: self.grid[0],
-            gridDimY: self.grid[1],
-            gridDimZ: self.grid[2],
-            blockDimX: self.block[0],
-            blockDimY: self.block[1],
-            blockDimZ: self.block[2],
-            sharedMemBytes: self.shared_bytes,
-            hStream: stream.cast(),
-            attrs: attributes.as_ptr(),
-            numAttrs: used as u32,
-        };
-        let mut parameters = [args];
-        // SAFETY: the configuration, its attributes and the parameter outlive the call, which copies them.
-        let code = unsafe {
-            ffi::cuLaunchKernelEx(
-                &raw const config,
-                function.cast(),
-                parameters.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        check("launch a kernel", code)
     }
 }

@@ -3,11 +3,17 @@
 //! A file is mapped, not read: only the pages of the slice in use are touched. Whatever a file holds, the answer is a value
 //! or an error.
 
+mod output;
+mod vector;
+
+pub use output::{Routed, write_bf16, write_routed};
+pub use vector::Vector;
+
 use crate::weights::cast;
 use crate::weights::window12::PackedTensors;
 use crate::{Dtype, Error, Result, Shape, container};
 use half::{bf16, f16};
-use safetensors::tensor::{Metadata, SafeTensors, TensorView};
+use safetensors::tensor::{Metadata, SafeTensors, TensorInfo};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -60,43 +66,71 @@ impl Checkpoint {
 
     /// The names of the two-dimensional tensors, sorted.
     pub fn matrix_names(&self) -> Vec<String> {
+        self.names(2)
+    }
+
+    /// The names of the tensors of so many dimensions, sorted.
+    fn names(&self, dimensions: usize) -> Vec<String> {
         let mut names: Vec<String> = self
             .metadata
             .tensors()
             .into_iter()
-            .filter(|(_, t)| t.shape.len() == 2)
+            .filter(|(_, t)| t.shape.len() == dimensions)
             .map(|(name, _)| name)
             .collect();
         names.sort();
         names
     }
 
-    /// The matrix of that name; without a name, the only two-dimensional tensor of the file.
-    pub fn matrix(&self, name: Option<&str>) -> Result<Matrix<'_>> {
+    /// The tensor of that name; without a name, the only one of so many dimensions, which the error calls `kind`.
+    fn find(&self, name: Option<&str>, dimensions: usize, kind: &'static str) -> Result<(String, &TensorInfo)> {
         let missing = |problem| Error::NoTensor {
             path: self.path.clone(),
             problem,
-            candidates: self.matrix_names(),
+            dimensions,
+            candidates: self.names(dimensions),
         };
         let name = match name {
             Some(name) => name.to_owned(),
             None => {
-                let mut names = self.matrix_names();
+                let mut names = self.names(dimensions);
                 match names.len() {
                     1 => names.remove(0),
-                    0 => return Err(missing("the file has no matrix to take".to_owned())),
+                    0 => return Err(missing(format!("the file has no {kind} to take"))),
                     _ => {
-                        return Err(missing(
-                            "the file has several matrices: name one as FILE:TENSOR".to_owned(),
-                        ));
+                        let problem =
+                            format!("the file has several tensors that may be the {kind}: name one as FILE:TENSOR");
+                        return Err(missing(problem));
                     }
                 }
             }
         };
-        let info = self
-            .metadata
-            .info(&name)
-            .ok_or_else(|| missing(format!("there is no tensor `{name}`")))?;
+        match self.metadata.info(&name) {
+            Some(info) => Ok((name, info)),
+            None => Err(missing(format!("there is no tensor `{name}`"))),
+        }
+    }
+
+    /// A tensor's bytes, where they are as many as its shape and element size want.
+    fn bytes(&self, name: &str, info: &TensorInfo, size: usize) -> Result<&[u8]> {
+        let (from, to) = info.data_offsets;
+        let len = info.shape.iter().try_fold(size, |len, &side| len.checked_mul(side));
+        self.map
+            .get(self.data..)
+            .and_then(|data| data.get(from..to))
+            .filter(|data| Some(data.len()) == len)
+            .ok_or_else(|| Error::Format {
+                path: self.path.clone(),
+                reason: format!(
+                    "tensor `{name}` of shape {:?} has bytes {from}..{to} of the data",
+                    info.shape
+                ),
+            })
+    }
+
+    /// The matrix of that name; without a name, the only two-dimensional tensor of the file.
+    pub fn matrix(&self, name: Option<&str>) -> Result<Matrix<'_>> {
+        let (name, info) = self.find(name, 2, "matrix")?;
         let &[rows, cols] = info.shape.as_slice() else {
             return Err(Error::NotMatrix {
                 path: self.path.clone(),
@@ -116,16 +150,7 @@ impl Checkpoint {
                 });
             }
         };
-        let (from, to) = info.data_offsets;
-        let data = self
-            .map
-            .get(self.data..)
-            .and_then(|data| data.get(from..to))
-            .filter(|data| Some(data.len()) == rows.checked_mul(cols).and_then(|e| e.checked_mul(dtype.bytes())))
-            .ok_or_else(|| Error::Format {
-                path: self.path.clone(),
-                reason: format!("tensor `{name}` of shape [{rows}, {cols}] has bytes {from}..{to} of the data"),
-            })?;
+        let data = self.bytes(&name, info, dtype.bytes())?;
         Ok(Matrix {
             name,
             dtype,
@@ -193,6 +218,11 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The values of an F32 matrix, row-major, as [`Matrix::to_bf16`] gives those of a BF16 one; `None` for another type.
+    pub fn to_f32(&self) -> Option<Cow<'a, [f32]>> {
+        (self.dtype == Dtype::F32).then(|| self.values::<f32>())
+    }
+
     fn uncast(&self, given: Dtype) -> Error {
         match given {
             Dtype::F32 => Error::Fp32Weights,
@@ -239,44 +269,5 @@ fn narrow(what: &'static str, have: &Range<usize>, wanted: Option<Range<usize>>)
     }
 }
 
-/// Writes one BF16 matrix as a safetensors file of one tensor. The file appears whole or not at all, and may be the very file
-/// that the inputs came from.
-pub fn write_bf16(path: &Path, name: &str, rows: usize, cols: usize, values: &[bf16]) -> Result<()> {
-    Shape::check_len("the result", values.len(), rows, cols)?;
-    let view =
-        TensorView::new(safetensors::Dtype::BF16, vec![rows, cols], bytemuck::cast_slice(values)).map_err(|err| {
-            Error::Format {
-                path: path.to_owned(),
-                reason: err.to_string(),
-            }
-        })?;
-    let bytes = safetensors::serialize([(name, view)], None).map_err(|err| Error::Format {
-        path: path.to_owned(),
-        reason: err.to_string(),
-    })?;
-    write_whole(path, &bytes).map_err(|source| Error::Io {
-        verb: "write",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Devices and pipes have no sibling to rename from.
-    if path.exists() && !path.is_file() {
-        return std::fs::write(path, bytes);
-    }
-    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let done = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path));
-    if done.is_err() {
-        // The first error is the one to report; a leftover that cannot be removed adds nothing to it.
-        std::fs::remove_file(&part).ok();
-    }
-    done
-}
-
 #[cfg(test)]
-#[path = "checkpoint_tests.rs"]
 mod tests;

@@ -129,3 +129,45 @@ fn the_margin_is_the_smallest_difference_that_decides() {
     assert_eq!(margin(identity(1).groups(2, 1), &[5.0, 1.0, 3.0, 2.75]), 0.25);
     assert_eq!(margin(identity(1), &[5.0, NAN]), f64::INFINITY);
 }
+
+#[test]
+fn a_check_sees_each_kind_of_wrong_result() {
+    let logits: Vec<f32> = (0..3 * 20).map(|i| ((i * 7) % 20) as f32 / 4.0).collect();
+    let wide: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
+    let mask = [1, 0, 1];
+    for config in [
+        RouterConfig::new(Score::Softmax, 3).renormalize(),
+        RouterConfig::new(Score::Sigmoid, 3).bias(vec![0.25; 20]).groups(4, 2),
+    ] {
+        let gate = config.gate(20).unwrap();
+        let right = route(&wide, 3, &gate, Some(&mask)).unwrap();
+        let ids = right.ids;
+        let weights: Vec<f32> = right.weights.iter().map(|&weight| weight as f32).collect();
+        assert_eq!(
+            check(&ids, &weights, &logits, &gate, Some(&mask)),
+            Ok(Seen {
+                compared: 3 - 1,
+                open: 0
+            })
+        );
+        for at in 0..9 {
+            for id in [-1, 20, ids[(at + 1) % 9], (ids[at] + 1) % 20] {
+                let mut wrong = ids.clone();
+                if wrong[at] != id {
+                    wrong[at] = id;
+                    assert!(
+                        check(&wrong, &weights, &logits, &gate, Some(&mask)).is_err(),
+                        "{wrong:?}"
+                    );
+                }
+            }
+            for weight in [f32::NAN, weights[at] * 1.001 + 1e-3, -1.0] {
+                let mut wrong = weights.clone();
+                wrong[at] = weight;
+                assert!(check(&ids, &wrong, &logits, &gate, Some(&mask)).is_err(), "{wrong:?}");
+            }
+        }
+        assert!(check(&ids[1..], &weights, &logits, &gate, None).is_err());
+        assert!(check(&ids, &weights, &logits, &gate, None).is_err());
+    }
+}

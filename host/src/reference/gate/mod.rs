@@ -1,5 +1,9 @@
 //! The whole gate in FP64, written from its formulas.
 
+mod check;
+
+pub use check::{Seen, check};
+
 use crate::router::{BiasOn, Gate, Score};
 use crate::{Error, Result, Shape};
 
@@ -157,5 +161,4 @@ fn best_first(a: f64, b: f64) -> std::cmp::Ordering {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
 mod tests;

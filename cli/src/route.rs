@@ -1,0 +1,214 @@
+//! `route`: hidden states to expert ids and weights, from files.
+
+use crate::args::{Route, RouteFormat};
+use crate::device;
+use crate::error::{Error, Result};
+use crate::inputs::file_and_tensor;
+use hopper_proj::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
+use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
+use hopper_proj::router::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
+use hopper_proj::{Dtype, Engine, bf16, device_error};
+use std::borrow::Cow;
+use std::io::{Write, stdout};
+use std::path::Path;
+
+/// Tokens of one launch, at most. More of them are several launches.
+const MAX_TOKENS: usize = 4096;
+
+pub(crate) fn run(args: &Route) -> Result<()> {
+    if args.format == Some(RouteFormat::Nvfp4) {
+        return Err(Error::NotYet {
+            what: "--format nvfp4",
+            can: "routes with F32 and BF16 weights: leave --format out, or pass f32 or bf16",
+        });
+    }
+    let config = read_config(&args.config)?;
+    let (file, tensor) = file_and_tensor(&args.weights)?;
+    let weights_file = Checkpoint::open(file)?;
+    let matrix = weights_file.matrix(tensor.as_deref())?;
+    let weights = Weights::read(&matrix, args.format)?;
+    let shape = matrix.shape()?;
+    // The whole configuration is checked before anything is computed.
+    let gate = config.gate(shape.n())?;
+    let (file, tensor) = file_and_tensor(&args.x)?;
+    let x_file = Checkpoint::open(file)?;
+    let x = x_file.matrix(tensor.as_deref())?;
+    if x.dtype() != Dtype::Bf16 {
+        return Err(hopper_proj::Error::NotBf16 {
+            what: "x",
+            given: x.dtype().to_string(),
+        }
+        .into());
+    }
+    if x.cols() != shape.k() {
+        return Err(Error::Columns {
+            given: x.cols(),
+            needed: shape.k(),
+            weights: format!("are {shape}"),
+            hint: "pass matching files",
+        });
+    }
+    let (m, top_k) = (x.rows(), gate.top_k());
+    let mask = config
+        .token_mask
+        .as_deref()
+        .map(|place| read_mask(place, m))
+        .transpose()?;
+
+    let engine = device::open(args.device)?;
+    let mut options = RouterOptions::default().max_tokens(m.clamp(1, MAX_TOKENS));
+    options.deterministic = args.deterministic;
+    let router = Router::prepare(&engine, weights.borrow(), shape, &config, options)?;
+    let results = compute(&engine, &router, &x.to_bf16(None)?, m, mask.as_deref(), config.logits)?;
+    let logits = results.logits.as_deref().map(|logits| (shape.n(), logits));
+    let (ids, weights) = (&results.ids, &results.weights);
+    write_routed(
+        &args.out,
+        &Routed {
+            m,
+            top_k,
+            ids,
+            weights,
+            logits,
+        },
+    )?;
+    let mut out = stdout().lock();
+    writeln!(out, "{}", device::line(engine.device()))?;
+    let also = if logits.is_some() {
+        format!(" and logits [{m}, {}]", shape.n())
+    } else {
+        String::new()
+    };
+    writeln!(
+        out,
+        "topk_ids and topk_weights [{m}, {top_k}]{also} for x [{m}, {}] by {} → {}",
+        shape.k(),
+        results.instance,
+        args.out.display()
+    )?;
+    Ok(())
+}
+
+/// Weights in the type that they are stored and computed in.
+enum Weights<'a> {
+    Fp32(Cow<'a, [f32]>),
+    Bf16(Cow<'a, [bf16]>),
+}
+
+impl<'a> Weights<'a> {
+    /// A format of another type than the weights' is refused, not cast to.
+    fn read(matrix: &Matrix<'a>, format: Option<RouteFormat>) -> Result<Self> {
+        match (matrix.to_f32(), matrix.dtype(), format) {
+            (Some(values), _, None | Some(RouteFormat::F32)) => Ok(Weights::Fp32(values)),
+            (None, Dtype::Bf16, None | Some(RouteFormat::Bf16)) => Ok(Weights::Bf16(matrix.to_bf16(None)?)),
+            (Some(_), _, Some(_)) => Err(Error::RouteFormat {
+                asked: "bf16",
+                given: Dtype::F32,
+                way: "leave --format out to compute with them as they are; or round them first, with `hopper-proj pack IN OUT \
+                      --format bf16 --cast bf16`",
+            }),
+            (None, Dtype::Bf16, Some(_)) => Err(Error::RouteFormat {
+                asked: "f32",
+                given: Dtype::Bf16,
+                way: "leave --format out, or pass bf16: BF16 weights are computed with exactly",
+            }),
+            (None, given, _) => Err(hopper_proj::Error::RouterDtype { given }.into()),
+        }
+    }
+
+    fn borrow(&self) -> RouterWeights<'_> {
+        match self {
+            Weights::Fp32(values) => RouterWeights::Fp32(values),
+            Weights::Bf16(values) => RouterWeights::Bf16(values),
+        }
+    }
+}
+
+/// The configuration, with its bias read from where it says.
+fn read_config(path: &Path) -> Result<RouterConfig> {
+    let text = std::fs::read_to_string(path).map_err(|source| hopper_proj::Error::Io {
+        verb: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let mut config = RouterConfig::from_json(&text)?;
+    if let Some(Bias::Tensor(place)) = &config.bias {
+        let (file, tensor) = file_and_tensor(Path::new(place))?;
+        let numbers = Checkpoint::open(file)?.vector(tensor.as_deref())?.to_f32()?;
+        config.bias = Some(Bias::Numbers(numbers));
+    }
+    Ok(config)
+}
+
+fn read_mask(place: &str, m: usize) -> Result<Vec<u8>> {
+    let (file, tensor) = file_and_tensor(Path::new(place))?;
+    let mask = Checkpoint::open(file)?.vector(tensor.as_deref())?.to_mask()?;
+    if mask.len() == m {
+        Ok(mask)
+    } else {
+        Err(Error::Mask {
+            given: mask.len(),
+            needed: m,
+        })
+    }
+}
+
+/// What the device gave.
+pub(crate) struct Results {
+    pub(crate) ids: Vec<i32>,
+    pub(crate) weights: Vec<f32>,
+    pub(crate) logits: Option<Vec<f32>>,
+    pub(crate) instance: &'static str,
+}
+
+/// Runs a router, if there are tokens.
+pub(crate) fn compute(
+    engine: &Engine,
+    router: &Router,
+    x: &[bf16],
+    m: usize,
+    mask: Option<&[u8]>,
+    with_logits: bool,
+) -> Result<Results> {
+    let (top_k, experts) = (router.gate().top_k(), router.shape().n());
+    let mut results = Results {
+        ids: vec![0; m * top_k],
+        weights: vec![0.0; m * top_k],
+        logits: with_logits.then(|| vec![0.0; m * experts]),
+        instance: "no launch: m = 0",
+    };
+    if m == 0 {
+        return Ok(results);
+    }
+    let failed = |err| device_error("move a router's tokens", err);
+    let stream = engine.stream()?;
+    let x = engine.upload(x)?;
+    let mask = mask.map(DeviceBuffer::from_slice).transpose().map_err(failed)?;
+    // What is not written stays an id that no router gives, or a NaN.
+    let mut ids = DeviceBuffer::from_slice(&vec![i32::MIN; m * top_k]).map_err(failed)?;
+    let mut weights = DeviceBuffer::from_slice(&vec![f32::NAN; m * top_k]).map_err(failed)?;
+    let mut logits = (results.logits.as_ref())
+        .map(|logits| DeviceBuffer::from_slice(&vec![f32::NAN; logits.len()]))
+        .transpose()
+        .map_err(failed)?;
+    let mut tokens = Tokens::new(&x, m);
+    if let Some(mask) = &mask {
+        tokens = tokens.mask(mask);
+    }
+    let choices = Choices {
+        ids: &mut ids,
+        weights: &mut weights,
+        logits: logits.as_deref_mut(),
+    };
+    router.route(tokens, choices, &stream)?;
+    engine.synchronize(&stream)?;
+    ids.copy_to(&mut results.ids).map_err(failed)?;
+    weights.copy_to(&mut results.weights).map_err(failed)?;
+    if let (Some(there), Some(here)) = (&logits, &mut results.logits) {
+        there.copy_to(here).map_err(failed)?;
+    }
+    if let Some(plan) = router.plan(tokens)? {
+        results.instance = plan.name();
+    }
+    Ok(results)
+}

@@ -1,0 +1,143 @@
+//! Tensor maps: how the kernels for many tokens find the tiles of their operands.
+
+use super::{CUdeviceptr, aligned};
+use crate::device::{Result, check};
+use crate::plan::GemmRequest;
+use crate::weights::split::row_columns;
+use crate::{Error, Shape};
+use hopper_cuda_driver::ffi::{self, CUtensorMap};
+use kernels_gpu::instances::{GEMM, Gemm, Loads, Purpose};
+use std::ffi::c_void;
+
+/// Where a tensor map's tensor may start, and what its strides must be multiples of, in bytes.
+pub(super) const TENSOR_ALIGN: u64 = 16;
+/// What a tensor map's strides must stay below, in bytes.
+const MAX_STRIDE: u64 = 1 << 40;
+
+/// Row-major weights in device memory, for the kernels for many tokens: the terms of [`Split::rows`](crate::weights::split::Split::rows).
+#[derive(Debug, Clone)]
+pub struct RowMajor {
+    address: CUdeviceptr,
+    shape: Shape,
+    terms: usize,
+    /// A map for each number of rows that a tile of some instance has.
+    maps: Vec<(usize, CUtensorMap)>,
+}
+
+impl RowMajor {
+    /// Describes `[terms, n, columns]` BF16 values at a device address, a multiple of 16; the columns are K rounded up to a multiple of 8. The
+    /// driver must be initialised; nothing is read.
+    pub fn new(address: CUdeviceptr, shape: Shape, terms: usize) -> Result<Self> {
+        aligned("the row-major weights", address, TENSOR_ALIGN)?;
+        let (columns, rows) = (shape.k() as u64, shape.n() as u64);
+        let row_bytes = row_columns(shape) as u64 * 2;
+        let mut maps: Vec<(usize, CUtensorMap)> = Vec::new();
+        for instance in GEMM.iter().filter(|i| i.terms == terms) {
+            if maps.iter().all(|&(rows, _)| rows != instance.rows()) {
+                let dimensions = [columns, rows, terms as u64];
+                let map = encode(
+                    address,
+                    dimensions,
+                    [row_bytes, row_bytes.saturating_mul(rows)],
+                    instance.weight_box(),
+                )?;
+                maps.push((instance.rows(), map));
+            }
+        }
+        Ok(RowMajor {
+            address,
+            shape,
+            terms,
+            maps,
+        })
+    }
+
+    /// The weights' address.
+    pub fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// The weights' shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// BF16 terms per weight.
+    pub fn terms(&self) -> usize {
+        self.terms
+    }
+
+    /// What is planned for a product of these weights with `m` contiguous tokens at `x`, without a workspace.
+    pub(crate) fn request(&self, x: CUdeviceptr, m: usize, multiprocessors: usize) -> GemmRequest {
+        GemmRequest {
+            purpose: Purpose::Product,
+            terms: self.terms,
+            shape: self.shape,
+            m,
+            loads: if describes(x, self.shape.k()) {
+                Loads::Tensor
+            } else {
+                Loads::Plain
+            },
+            multiprocessors,
+            max_slices: 1,
+        }
+    }
+
+    /// Elements between two rows.
+    pub(super) fn stride(&self) -> u64 {
+        row_columns(self.shape) as u64
+    }
+
+    /// The map for an instance's tiles.
+    pub(super) fn map(&self, instance: &Gemm) -> Result<CUtensorMap> {
+        let found = self.maps.iter().find(|&&(rows, _)| rows == instance.rows());
+        found.map(|&(_, map)| map).ok_or_else(|| Error::NoInstance {
+            request: format!("weights of {} BF16 terms", self.terms),
+            reason: format!("{} reads weights of {}", instance.name, instance.terms),
+        })
+    }
+}
+
+/// Whether a tensor map can describe tokens that start at `x`, `stride` elements apart.
+pub(super) fn describes(x: CUdeviceptr, stride: usize) -> bool {
+    let bytes = (stride as u64).saturating_mul(2);
+    x.is_multiple_of(TENSOR_ALIGN) && bytes.is_multiple_of(TENSOR_ALIGN) && bytes < MAX_STRIDE
+}
+
+/// The map of `m` tokens for an instance's tiles. Made on the host, for each call: x is not known before.
+pub(super) fn of_x((x, stride): (CUdeviceptr, usize), (m, k): (usize, usize), instance: &Gemm) -> Result<CUtensorMap> {
+    let bytes = (stride as u64).saturating_mul(2);
+    encode(x, [k as u64, m as u64], [bytes], instance.x_box())
+}
+
+/// `strides` are those of all dimensions but the first, in bytes.
+fn encode<const RANK: usize, const STRIDES: usize>(
+    address: CUdeviceptr,
+    dimensions: [u64; RANK],
+    strides: [u64; STRIDES],
+    box_dimensions: [usize; RANK],
+) -> Result<CUtensorMap> {
+    const { assert!(STRIDES + 1 == RANK) };
+    let box_dimensions = box_dimensions.map(|side| side as u32);
+    let mut map = CUtensorMap::default();
+    // SAFETY: writes one map; the arrays have the lengths that the rank says. The address is looked at, not followed.
+    let code = unsafe {
+        ffi::cuTensorMapEncodeTiled(
+            &raw mut map,
+            ffi::tensor_map_data_type::BFLOAT16,
+            RANK as u32,
+            std::ptr::without_provenance_mut::<c_void>(address as usize),
+            dimensions.as_ptr(),
+            strides.as_ptr(),
+            box_dimensions.as_ptr(),
+            [1; RANK].as_ptr(),
+            ffi::tensor_map_interleave::NONE,
+            ffi::tensor_map_swizzle::BYTES_128,
+            ffi::tensor_map_l2_promotion::BYTES_256,
+            ffi::tensor_map_fill::ZERO,
+        )
+    };
+    check("describe a tensor", code)?;
+    Ok(map)
+}

@@ -1,0 +1,313 @@
+//! Matrix products for many tokens, launched as they are, in the context that is current.
+
+use crate::driver::{self, Function, Launch};
+use hopper_cuda_driver::{emulated, ffi};
+use hopper_proj::bf16;
+use hopper_proj::instances::{GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, Score};
+use std::ffi::c_void;
+
+/// Bytes of NaNs around every operand and of poison around every result. No multiple of 16, so that plain loads meet odd addresses.
+const GUARD: usize = 38;
+/// Unwritten memory, a NaN that no kernel produces.
+const POISON: u8 = 0xff;
+
+/// What is multiplied: `x` is `[m, k]`, each term of the weights `[n, k]`.
+#[derive(Debug)]
+pub struct Operands {
+    /// Tokens.
+    pub m: usize,
+    /// Weight rows.
+    pub n: usize,
+    /// Columns.
+    pub k: usize,
+    /// Activations.
+    pub x: Vec<bf16>,
+    /// The weights' terms.
+    pub terms: Vec<Vec<bf16>>,
+    /// Factors of the weight rows.
+    pub factors: Option<Vec<f32>>,
+}
+
+/// How the work is divided and joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Division {
+    /// CTAs per cluster.
+    pub cluster: usize,
+    /// Slices of K.
+    pub slices: usize,
+    /// Whether slices have sums of their own.
+    pub serial: bool,
+    /// Whether y is FP32.
+    pub fp32: bool,
+    /// Experts to choose by their logits as they are; 0 for the logits alone.
+    pub top_k: usize,
+    /// Whether a launch may overlap the one ahead.
+    pub overlaps: bool,
+}
+
+impl Division {
+    /// One CTA per tile, an FP32 result.
+    pub const NONE: Division = Division {
+        cluster: 1,
+        slices: 1,
+        serial: false,
+        fp32: true,
+        top_k: 0,
+        overlaps: false,
+    };
+}
+
+/// The code of a failed call, and the story.
+pub type Failure = (u32, String);
+
+/// A product that is ready to be called, again and again on one workspace.
+#[derive(Debug)]
+pub struct Product<'a> {
+    instance: &'static Gemm,
+    operands: &'a Operands,
+    division: Division,
+    function: Function,
+    maps: [ffi::CUtensorMap; 2],
+    args: PlainGemmArgs,
+    x: Region,
+    y: Region,
+    ids: Region,
+    weights: Region,
+    sums: Region,
+    counters: Region,
+}
+
+/// Device memory between guards.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    /// Where the guard before it starts.
+    start: u64,
+    lead: usize,
+    len: usize,
+}
+
+impl Region {
+    /// A copy of these bytes, `lead` bytes behind the start of an allocation.
+    fn new(bytes: &[u8], lead: usize) -> Self {
+        let whole = [&vec![POISON; lead], bytes, &[POISON; GUARD]].concat();
+        Region {
+            start: driver::memory(&whole),
+            lead,
+            len: bytes.len(),
+        }
+    }
+
+    fn address(&self) -> u64 {
+        self.start + self.lead as u64
+    }
+
+    /// Its bytes, having made sure that the guards are as they were.
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let whole = driver::read(self.start, self.lead + self.len + GUARD).map_err(failure)?;
+        let (before, rest) = whole.split_at(self.lead);
+        let (bytes, behind) = rest.split_at(self.len);
+        assert!(
+            before.iter().chain(behind).all(|&byte| byte == POISON),
+            "guards were written"
+        );
+        Ok(bytes.to_vec())
+    }
+
+    fn read_f32(&self) -> Result<Vec<f32>, Failure> {
+        let bytes = self.read()?;
+        Ok(bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&word| f32::from_le_bytes(word))
+            .collect())
+    }
+
+    fn poison(&self) {
+        driver::write(self.address(), &vec![POISON; self.len]);
+    }
+}
+
+fn failure(code: u32) -> Failure {
+    (code, emulated::last_fault().unwrap_or_default())
+}
+
+/// Rows of `k` values, `stride` apart, NaNs between.
+fn rows(values: &[bf16], k: usize, stride: usize) -> Vec<u8> {
+    let padding = vec![bf16::NAN; stride - k];
+    let rows = values.chunks(k).flat_map(|row| [row, &padding].concat());
+    rows.flat_map(bf16::to_le_bytes).collect()
+}
+
+fn x_map(instance: &Gemm, address: u64, sizes: [usize; 2], stride: usize) -> ffi::CUtensorMap {
+    let copied = instance.x_box().map(|side| side as u32);
+    driver::tensor_map(address, &sizes.map(|size| size as u64), &[2 * stride as u64], &copied)
+}
+
+fn weight_map(instance: &Gemm, address: u64, sizes: [usize; 3], stride: usize) -> ffi::CUtensorMap {
+    let strides = [2 * stride, 2 * stride * sizes[1]].map(|bytes| bytes as u64);
+    let copied = instance.weight_box().map(|side| side as u32);
+    driver::tensor_map(address, &sizes.map(|size| size as u64), &strides, &copied)
+}
+
+impl<'a> Product<'a> {
+    /// Takes the instance's kernel and puts the operands into device memory: with NaNs behind every row, and at odd addresses where plain
+    /// loads take them.
+    pub fn new(function: Function, instance: &'static Gemm, operands: &'a Operands, division: Division) -> Self {
+        let Operands { m, n, k, .. } = *operands;
+        let (lead, stride) = match instance.loads {
+            Loads::Tensor => (48, k.next_multiple_of(8) + 8),
+            Loads::Plain if k % 2 == 0 => (16, k.next_multiple_of(8)),
+            Loads::Plain => (GUARD, k + 3),
+        };
+        let x = Region::new(&rows(&operands.x, k, stride), lead);
+        let weights: Vec<u8> = operands.terms.iter().flat_map(|term| rows(term, k, stride)).collect();
+        let weights = Region::new(&weights, lead);
+        let maps = match instance.loads {
+            Loads::Plain => [ffi::CUtensorMap::default(); 2],
+            Loads::Tensor => [
+                x_map(instance, x.address(), [k, m], stride),
+                weight_map(instance, weights.address(), [k, n, instance.terms], stride),
+            ],
+        };
+        let result = |bytes: usize, lead: usize| Region::new(&vec![POISON; bytes], lead);
+        // A vector store needs alignment that a result need not have.
+        let y = result(
+            m * n * if division.fp32 { 4 } else { 2 },
+            if n % 2 == 0 { 16 } else { 12 },
+        );
+        let ids = result(m * division.top_k * 4, 12);
+        let chosen = result(m * division.top_k * 4, 12);
+        let sums = Region::new(
+            &if division.serial {
+                vec![POISON; division.slices * m * n * 4]
+            } else {
+                vec![0; m * n * 4]
+            },
+            16,
+        );
+        let grid = instance
+            .grid(m, n, division.cluster, division.slices)
+            .expect("a grid within bounds");
+        let counters = Region::new(&vec![0; 4 * Gemm::counters(grid) as usize], 16);
+        let factors = operands.factors.as_ref().map_or(0, |factors| {
+            driver::memory(&factors.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
+        });
+        let args = PlainGemmArgs {
+            x: x.address(),
+            x_stride: stride as u64,
+            weights: weights.address(),
+            weight_stride: stride as u64,
+            term_stride: (stride * n) as u64,
+            gemm: GemmArgs {
+                y: y.address(),
+                m: m as u32,
+                n: n as u32,
+                k: k as u32,
+                y_fp32: u32::from(division.fp32),
+                join: JoinArgs {
+                    sums: sums.address(),
+                    counters: counters.address(),
+                    scales: factors,
+                    slices: division.slices as u32,
+                    serial: u32::from(division.serial),
+                    gate: GateArgs {
+                        bias: 0,
+                        token_mask: 0,
+                        ids: ids.address(),
+                        weights: chosen.address(),
+                        top_k: division.top_k as u32,
+                        score: Score::Identity as u32,
+                        flags: 0,
+                        groups: 1,
+                        groups_kept: 1,
+                        scale: 1.0,
+                    },
+                },
+            },
+        };
+        Product {
+            instance,
+            operands,
+            division,
+            function,
+            maps,
+            args,
+            x,
+            y,
+            ids,
+            weights: chosen,
+            sums,
+            counters,
+        }
+    }
+
+    /// Takes x from the BF16 results of another product, which has as many rows as this one has columns.
+    pub fn reading(mut self, other: &Product<'_>) -> Self {
+        let Operands { m, k, .. } = *self.operands;
+        assert!(!other.division.fp32 && (other.operands.m, other.operands.n) == (m, k));
+        self.x = other.y;
+        (self.args.x, self.args.x_stride) = (self.x.address(), k as u64);
+        if self.instance.loads == Loads::Tensor {
+            self.maps[0] = x_map(self.instance, self.x.address(), [k, m], k);
+        }
+        self
+    }
+
+    /// Launches the kernel over poisoned results.
+    pub fn call(&self) -> Result<(), Failure> {
+        for region in [self.y, self.ids, self.weights] {
+            region.poison();
+        }
+        self.launch()
+    }
+
+    /// Launches the kernel.
+    pub fn launch(&self) -> Result<(), Failure> {
+        let (instance, division) = (self.instance, self.division);
+        let grid = instance.grid(self.operands.m, self.operands.n, division.cluster, division.slices);
+        let launch = Launch {
+            grid: [0, 0],
+            threads: instance.threads() as u32,
+            cluster: division.cluster as u32,
+            shared: instance.shared_bytes() as u32,
+            overlaps: division.overlaps,
+        };
+        fn pointer<T>(value: &T) -> *const c_void {
+            (&raw const *value).cast()
+        }
+        let [x, weights] = self.maps.each_ref().map(pointer);
+        let parameters = match instance.loads {
+            Loads::Tensor => vec![x, weights, pointer(&self.args.gemm)],
+            Loads::Plain => vec![pointer(&self.args)],
+        };
+        // SAFETY: these are the parameters of kernels that load in this way.
+        match unsafe { launch.run_on(grid.expect("checked before"), self.function, &parameters) } {
+            0 => Ok(()),
+            code => Err(failure(code)),
+        }
+    }
+
+    /// The results, as FP32 values.
+    pub fn y(&self) -> Result<Vec<f32>, Failure> {
+        if self.division.fp32 {
+            return self.y.read_f32();
+        }
+        let bytes = self.y.read()?;
+        let values = bytes.as_chunks().0.iter();
+        Ok(values.map(|&pair| bf16::from_le_bytes(pair).to_f32()).collect())
+    }
+
+    /// The chosen experts, best first, and their weights.
+    pub fn chosen(&self) -> Result<(Vec<i32>, Vec<f32>), Failure> {
+        let ids = self.ids.read()?;
+        let ids = ids.as_chunks().0.iter().map(|&word| i32::from_le_bytes(word)).collect();
+        Ok((ids, self.weights.read_f32()?))
+    }
+
+    /// Whether the workspace is as the first call found it, which the next one expects.
+    pub fn workspace_is_clean(&self) -> Result<bool, Failure> {
+        let zeros = |bytes: Vec<u8>| bytes.iter().all(|&byte| byte == 0);
+        Ok(zeros(self.counters.read()?) && (self.division.serial || zeros(self.sums.read()?)))
+    }
+}

@@ -1,0 +1,434 @@
+//! Matrix products for many tokens: every compiled instance, in every division of the work, over ragged shapes.
+
+use hopper_cuda_driver::{Choice, emulated, select};
+use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
+use hopper_proj::reference;
+use hopper_proj::weights::split::Split;
+use hopper_proj_tests::driver::{Function, Module, OwnContext};
+use hopper_proj_tests::product::{Division, Operands, Product};
+use hopper_proj_tests::{Values, shape, shipped};
+
+fn operands(values: &mut Values, instance: &Gemm, [m, n, k]: [usize; 3]) -> Operands {
+    let terms = (0..instance.terms).map(|_| values.bf16(n * k)).collect();
+    let factors = (instance.terms > 1).then(|| (0..n).map(|row| 2f32.powi(row as i32 % 7 - 3)).collect());
+    Operands {
+        m,
+        n,
+        k,
+        x: values.bf16(m * k),
+        terms,
+        factors,
+    }
+}
+
+fn exact(operands: &Operands) -> Vec<f64> {
+    let Operands { m, n, k, .. } = *operands;
+    let mut sums = vec![0.0; m * n];
+    for term in &operands.terms {
+        let part = reference::project(&operands.x, term, shape(n, k), m).unwrap();
+        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+    }
+    if let Some(factors) = &operands.factors {
+        for row in sums.chunks_mut(n) {
+            row.iter_mut()
+                .zip(factors)
+                .for_each(|(sum, &factor)| *sum *= f64::from(factor));
+        }
+    }
+    sums
+}
+
+fn tolerance(division: Division) -> f64 {
+    if division.fp32 {
+        reference::LOGITS_GOAL
+    } else {
+        reference::TOLERANCE
+    }
+}
+
+/// Holds the results of a call against FP64, and the workspace against what the next call expects.
+fn check(product: &Product<'_>, exact: &[f64], division: Division) -> Vec<f32> {
+    let y = product.y().unwrap();
+    let error = reference::relative_error_fp32(&y, exact);
+    assert!(error <= tolerance(division), "{product:?}: relative error {error:e}");
+    assert!(
+        product.workspace_is_clean().unwrap(),
+        "{product:?} left its workspace changed"
+    );
+    y
+}
+
+/// Every size of clusters, every number of slices in either ending, and results of both types.
+fn divisions(values: &mut Values) -> Vec<Division> {
+    const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+    let mut divisions: Vec<Division> = CLUSTERS
+        .into_iter()
+        .map(|cluster| Division {
+            cluster,
+            ..Division::NONE
+        })
+        .collect();
+    for slices in 2..=4 {
+        for serial in [false, true] {
+            divisions.push(Division {
+                cluster: CLUSTERS[values.below(4)],
+                slices,
+                serial,
+                ..Division::NONE
+            });
+        }
+    }
+    let first = values.below(2);
+    for (at, division) in divisions.iter_mut().enumerate() {
+        division.fp32 = (first + at).is_multiple_of(2);
+    }
+    divisions
+}
+
+fn emulated_device() {
+    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
+}
+
+fn function(instance: &Gemm) -> Function {
+    Module::load(&shipped(&[instance.name])).function(instance.name)
+}
+
+#[test]
+fn every_instance_in_every_division() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for instance in gemms() {
+        let _context = OwnContext::new();
+        let function = function(instance);
+        for division in divisions(&mut values) {
+            let sizes = [33 + values.below(110), 1 + values.below(150), 1 + values.below(500)];
+            let operands = operands(&mut values, instance, sizes);
+            let product = Product::new(function, instance, &operands, division);
+            product.call().unwrap();
+            check(&product, &exact(&operands), division);
+        }
+    }
+}
+
+#[test]
+fn large_products_over_several_tiles() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for name in [
+        "gemm_bf16_sm90_w8s4g1n32",
+        "route_bf16x2_sm90_w4s4g1n16",
+        "gemm_bf16_plain_sm90_w4s2g1n8",
+    ] {
+        let _context = OwnContext::new();
+        let instance = instance(name);
+        let operands = operands(&mut values, instance, [300, 272, 2056]);
+        let division = Division {
+            cluster: 2,
+            slices: 2,
+            serial: true,
+            ..Division::NONE
+        };
+        let product = Product::new(function(instance), instance, &operands, division);
+        product.call().unwrap();
+        check(&product, &exact(&operands), division);
+    }
+}
+
+/// The tensor cores cut off what they should round, always towards zero: sums of 8192 columns stay accurate because they are put together
+/// from short parts.
+#[test]
+fn long_sums_of_fp32_weights_stay_accurate() {
+    emulated_device();
+    let mut values = Values::fresh();
+    let (m, n, k) = (40, 32, 8192);
+    let (x, weights) = (values.bf16(m * k), values.fp32(n * k));
+    let exact = reference::logits(&x, &weights, shape(n, k), m).unwrap();
+    for instance in gemms().filter(|instance| instance.terms > 1) {
+        let _context = OwnContext::new();
+        let split = Split::new(&weights, shape(n, k), instance.terms).unwrap();
+        let rows = split.rows().unwrap();
+        let operands = Operands {
+            m,
+            n,
+            k,
+            x: x.clone(),
+            terms: rows.chunks(n * k).map(<[_]>::to_vec).collect(),
+            factors: split.factors().map(<[_]>::to_vec),
+        };
+        let product = Product::new(function(instance), instance, &operands, Division::NONE);
+        product.call().unwrap();
+        let error = reference::relative_error_fp32(&product.y().unwrap(), &exact);
+        println!("{}: relative error {error:e}", instance.name);
+        assert!(
+            error < reference::LOGITS_GOAL,
+            "{}: relative error {error:e}",
+            instance.name
+        );
+    }
+}
+
+#[test]
+fn a_gate_takes_joined_logits() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for instance in gemms().filter(|instance| instance.purpose == Purpose::Route) {
+        let _context = OwnContext::new();
+        let function = function(instance);
+        for (cluster, slices, serial) in [(1, 1, true), (4, 1, true), (2, 3, true), (2, 2, false), (8, 4, false)] {
+            let sizes = [33 + values.below(70), 33 + values.below(300), 1 + values.below(300)];
+            let operands = operands(&mut values, instance, sizes);
+            let division = Division {
+                cluster,
+                slices,
+                serial,
+                top_k: 1 + values.below(32),
+                ..Division::NONE
+            };
+            let product = Product::new(function, instance, &operands, division);
+            for _ in 0..2 {
+                product.call().unwrap();
+                let logits = check(&product, &exact(&operands), division);
+                let (ids, weights) = product.chosen().unwrap();
+                for (token, logits) in logits.chunks(operands.n).enumerate() {
+                    let mut best: Vec<usize> = (0..operands.n).collect();
+                    best.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+                    for (i, &expert) in best[..division.top_k].iter().enumerate() {
+                        let at = token * division.top_k + i;
+                        assert_eq!(
+                            (ids[at], weights[at]),
+                            (expert as i32, logits[expert]),
+                            "{product:?}: token {token}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn instance(name: &str) -> &'static Gemm {
+    gemms()
+        .find(|instance| instance.name == name)
+        .expect("an instance of the table")
+}
+
+/// A split into four slices of clusters of two, and what it multiplies.
+fn four_slices(serial: bool) -> Division {
+    Division {
+        cluster: 2,
+        slices: 4,
+        serial,
+        ..Division::NONE
+    }
+}
+
+#[test]
+fn slices_are_joined_in_any_interleaving() {
+    emulated_device();
+    let mut values = Values::fresh();
+    let instance = instance("gemm_bf16_sm90_w4s6g1n8");
+    let operands = operands(&mut values, instance, [40, 24, 512]);
+    let exact = exact(&operands);
+    for (serial, seeds) in [(false, 1000), (true, 50)] {
+        let _context = OwnContext::new();
+        let division = four_slices(serial);
+        let product = Product::new(function(instance), instance, &operands, division);
+        let mut first = None;
+        for seed in 0..seeds {
+            emulated::set_seed(Some(seed));
+            product.call().unwrap();
+            let y = check(&product, &exact, division);
+            if serial {
+                assert_eq!(
+                    *first.get_or_insert_with(|| y.clone()),
+                    y,
+                    "seed {seed}: serial sums have one order"
+                );
+            }
+        }
+    }
+}
+
+/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
+/// and may be predicated; a wait ends at once.
+fn without(text: &str, mnemonic: &str, which: usize) -> String {
+    let (start, _) = text
+        .match_indices(mnemonic)
+        .nth(which)
+        .expect("a statement of the kernel");
+    let end = start + text[start..].find(';').expect("a statement ends");
+    let instead = match mnemonic {
+        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
+        _ => "griddepcontrol.launch_dependents;",
+    };
+    format!("{}{instead}{}", &text[..start], &text[end + 1..])
+}
+
+#[test]
+fn a_second_call_misses_what_the_first_has_not_reset() {
+    emulated_device();
+    let mut values = Values::fresh();
+    const RESET: &str = "st.relaxed.gpu.global.b32";
+    for name in ["gemm_bf16_sm90_w4s6g1n8", "gemm_bf16_plain_sm90_w4s2g1n8"] {
+        let instance = instance(name);
+        let operands = operands(&mut values, instance, [40, 24, 512]);
+        let exact = exact(&operands);
+        let whole = shipped(&[name]);
+        // The counter, and four sums.
+        assert_eq!(whole.matches(RESET).count(), 5);
+        for which in 0..5 {
+            let _context = OwnContext::new();
+            let function = Module::load(&without(&whole, RESET, which)).function(name);
+            let product = Product::new(function, instance, &operands, four_slices(false));
+            product.call().unwrap();
+            assert!(
+                reference::relative_error_fp32(&product.y().unwrap(), &exact) <= reference::LOGITS_GOAL,
+                "the first call"
+            );
+            assert!(!product.workspace_is_clean().unwrap(), "{name} without reset {which}");
+            product.call().unwrap();
+            assert!(
+                reference::relative_error_fp32(&product.y().unwrap(), &exact) > 1e-3,
+                "{name} without reset {which} is right again"
+            );
+        }
+    }
+}
+
+/// Statements that order what warps, CTAs, copies and launches do. The emulator orders the proxies of an mbarrier without their fences.
+const ORDERING: [&str; 12] = [
+    "mbarrier.init",
+    "mbarrier.arrive.expect_tx",
+    "mbarrier.arrive.shared",
+    "mbarrier.try_wait",
+    "cp.async.bulk.tensor",
+    "griddepcontrol.wait",
+    "wgmma.fence",
+    "wgmma.commit_group",
+    "wgmma.wait_group",
+    "bar.sync",
+    "barrier.cluster.arrive",
+    "barrier.cluster.wait",
+];
+
+/// Those of them that a sum in parts needs more of.
+const IN_PARTS: [&str; 4] = [
+    "mbarrier.arrive.shared",
+    "wgmma.fence",
+    "wgmma.commit_group",
+    "wgmma.wait_group",
+];
+
+/// Runs y = x · Wᵀ, z = y · Vᵀ right behind it, and the first again right behind that, by the kernel of this text.
+///
+/// The first has more slices of K than chunks.
+fn chain(
+    ptx: &str,
+    instance: &'static Gemm,
+    [first, second]: &[Operands; 2],
+    seed: Option<u64>,
+) -> Result<[Vec<f32>; 2], (u32, String)> {
+    let _context = OwnContext::new();
+    emulated::set_seed(seed);
+    let function = Module::load(ptx).function(instance.name);
+    let division = Division {
+        slices: 2,
+        fp32: false,
+        overlaps: true,
+        ..Division::NONE
+    };
+    let clustered = Division {
+        cluster: 2,
+        slices: 1,
+        ..division
+    };
+    let first = Product::new(function, instance, first, division);
+    let second = Product::new(function, instance, second, clustered).reading(&first);
+    first.launch()?;
+    second.launch()?;
+    first.launch()?;
+    Ok([first.y()?, second.y()?])
+}
+
+#[test]
+fn no_ordering_statement_can_go() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for (name, ordering) in [
+        // Two warpgroups, one of which may be ahead of the other.
+        ("gemm_bf16_sm90_w8s4g1n8", &ORDERING[..]),
+        ("gemm_bf16_plain_sm90_w4s2g1n8", &ORDERING),
+        // Sums in parts, between which stages are left too.
+        ("route_bf16x2_sm90_w4s4g1n8", &IN_PARTS),
+    ] {
+        let instance = instance(name);
+        // Each CTA of the second product has more chunks than the ring has stages, and comes through every unrolled copy of the loops.
+        let between = 2 * 64 * (2 * instance.stages + 1);
+        let pair = [[40, between, 64], [40, 24, between]].map(|sizes| operands(&mut values, instance, sizes));
+        let whole = shipped(&[name]);
+        let right = chain(&whole, instance, &pair, None).unwrap();
+        assert_eq!(chain(&whole, instance, &pair, Some(1)).unwrap(), right);
+        let mut tried = 0;
+        for &mnemonic in ordering {
+            for which in 0..whole.matches(mnemonic).count() {
+                let ptx = without(&whole, mnemonic, which);
+                // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
+                let mut seeds = [None].into_iter().chain((1..100).map(Some));
+                let missed = seeds.any(|seed| match chain(&ptx, instance, &pair, seed) {
+                    Ok(results) => results != right,
+                    Err((code, story)) => {
+                        assert!(
+                            story.contains(name),
+                            "{name} without `{mnemonic}` number {which}: {code} {story}"
+                        );
+                        true
+                    }
+                });
+                assert!(
+                    missed,
+                    "{name} runs without `{mnemonic}` number {which}, and nobody complains"
+                );
+                tried += 1;
+            }
+        }
+        assert!(tried >= 6, "{name}: {tried} statements");
+    }
+}
+
+#[test]
+fn shared_memory_is_accessed_without_bank_conflicts() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for instance in gemms() {
+        let _context = OwnContext::new();
+        let (m, n, k) = (instance.tokens(), instance.rows(), 256);
+        let operands = operands(&mut values, instance, [m, n, k]);
+        let division = Division {
+            cluster: 2,
+            ..Division::NONE
+        };
+        let product = Product::new(function(instance), instance, &operands, division);
+        emulated::take_counters();
+        product.call().unwrap();
+        check(&product, &exact(&operands), division);
+        let counters = emulated::take_counters();
+        let conflicts = (counters.load_conflicts, counters.store_conflicts);
+        assert_eq!(conflicts, (0, 0), "{}: of loads, of stores", instance.name);
+        // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.
+        let products = instance.warps * k / 16 * instance.terms;
+        match instance.loads {
+            Loads::Tensor => assert_eq!(
+                counters.count("wgmma.mma_async") as usize,
+                products,
+                "{}",
+                instance.name
+            ),
+            Loads::Plain => assert_eq!(
+                counters.count("mma.sync") as usize,
+                products * m / 8,
+                "{}",
+                instance.name
+            ),
+        }
+    }
+}
