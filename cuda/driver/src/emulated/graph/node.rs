@@ -29,6 +29,8 @@ unsafe fn add(
     }
     // SAFETY: the caller keeps the promise.
     let before = unsafe { edges_from(dependencies, std::ptr::null(), count) }?;
+    // First, because a graph within, once made, would be left over.
+    graph.check_edges(&before)?;
     let (context, task) = part(&graph)?;
     // SAFETY: as above.
     unsafe { put(node, pointer(graph.add(&context, task, before)?)) }
