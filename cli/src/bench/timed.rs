@@ -241,7 +241,11 @@ mod tests {
         (readers.floor(&engine, (&bytes, 2), &stream, Overlap::Programmatic)).unwrap();
         assert_eq!(readers.known.keys().collect::<Vec<_>>(), [&bytes]);
         let words = readers.data.as_ref().unwrap().len();
-        assert_eq!(words, 2 * (48 + 16) / 4, "whole pieces of 16 bytes, for each call others");
+        assert_eq!(
+            words,
+            2 * (48 + 16) / 4,
+            "whole pieces of 16 bytes, for each call others"
+        );
     }
 
     #[test]
