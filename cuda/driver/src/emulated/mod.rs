@@ -4,18 +4,22 @@
 //! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
 //! NVIDIA's driver is in use.
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod function;
+pub(crate) mod graph;
 pub(crate) mod host;
+mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod occupancy;
 mod state;
 pub(crate) mod stream;
+mod task;
 pub(crate) mod tensor_map;
 
 pub use ptx_emulator::{Counters, Traffic};
