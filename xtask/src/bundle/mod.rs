@@ -107,6 +107,7 @@ fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
         // The tests look for the program in the folder above theirs, if that is called `deps`.
         place(test, bin.join("deps").join(test.name().context("a test")?))?;
     }
+    strip(&bin)?;
     copy(&paths::ptx(), &out.join("ptx/kernels.ptx"))?;
     copy(&paths::root().join(PEERS), &out.join("peers.csv"))?;
     let data = paths::root().join("tests/data");
@@ -118,6 +119,23 @@ fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
     }
     write(&out.join("README.txt"), ABOUT)?;
     write(&out.join("run.sh"), RUN)
+}
+
+/// Takes debugging information out, which is three quarters of the bytes that are to be moved; without the tool for it, they stay.
+fn strip(bin: &Path) -> Result<()> {
+    let mut programs = vec![bin.join("hopper-proj")];
+    let deps = bin.join("deps");
+    for entry in fs::read_dir(&deps).with_context(|| format!("cannot read {}", deps.display()))? {
+        programs.push(entry?.path());
+    }
+    match Command::new("strip").args(&programs).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => bail!("`strip` failed ({status})"),
+        Err(error) => {
+            println!("the programs keep their debugging information: `strip` cannot be run ({error})");
+            Ok(())
+        }
+    }
 }
 
 fn folder_of(file: &Path) -> Result<()> {
@@ -182,5 +200,95 @@ mod tests {
         let names: Vec<String> = built.iter().filter_map(Built::name).collect();
         assert_eq!(names, ["tests-faults", "host-hopper_proj"]);
         assert_eq!(built.len(), 4);
+    }
+
+    /// A bundle whose program does nothing, and whose one test ends with a status.
+    fn bundle(status: u8) -> tempfile::TempDir {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let program = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            write(&path, text).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        program("run.sh", RUN);
+        program("bin/hopper-proj", "#!/bin/sh\necho \"$@\"\n");
+        program(
+            "bin/deps/one",
+            &format!("#!/bin/sh\necho \"$HOPPER_PROJ_DEVICE\"\nexit {status}\n"),
+        );
+        folder
+    }
+
+    /// The script's exit status and its summary.
+    fn run_of(bundle: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+        let out = bundle.join("results");
+        let mut script = Command::new("bash");
+        script.arg(bundle.join("run.sh")).args(arguments).env("OUT", &out);
+        // The stand-in for the sanitizer goes before one that is installed.
+        let path = env::var("PATH").unwrap();
+        script.env("PATH", format!("{}:{path}", bundle.join("tools").display()));
+        let status = script.stdout(Stdio::null()).status().unwrap();
+        (status.code(), fs::read_to_string(out.join("summary.txt")).unwrap())
+    }
+
+    #[test]
+    fn the_script_fails_if_a_step_does() {
+        let good = bundle(0);
+        let (status, summary) = run_of(good.path(), &["--dry-run"]);
+        assert_eq!(status, Some(0), "{summary}");
+        for line in [
+            "ok         info",
+            "ok         tests-one-list",
+            "ok         bench-chain",
+            "left out   sanitizer: it needs a GPU",
+        ] {
+            assert!(summary.contains(line), "{line} is not in {summary}");
+        }
+        let said = |name: &str| fs::read_to_string(good.path().join("results").join(name)).unwrap();
+        assert_eq!(said("verify-small.txt"), "verify --suite small\n");
+        assert_eq!(said("tests-one-list.txt"), "emulated\n");
+
+        let bad = bundle(3);
+        let (status, summary) = run_of(bad.path(), &["--dry-run"]);
+        assert_eq!(status, Some(1), "{summary}");
+        assert!(summary.contains("FAILED 3   tests-one-list"), "{summary}");
+        assert!(
+            summary.contains("ok         bench-chain"),
+            "the steps after it run: {summary}"
+        );
+    }
+
+    #[test]
+    fn on_a_gpu_machine_all_of_it_runs() {
+        let bundle = bundle(0);
+        let (status, summary) = run_of(bundle.path(), &[]);
+        assert_eq!(status, Some(0), "{summary}");
+        for line in [
+            "ok         verify-muse",
+            "ok         tests-one:",
+            "ok         bench-pdl",
+            "ok         tune",
+            "ok         sanitizer-racecheck",
+        ] {
+            assert!(summary.contains(line), "{line} is not in {summary}");
+        }
+        let said = |name: &str| fs::read_to_string(bundle.path().join("results").join(name)).unwrap();
+        assert_eq!(said("tests-one.txt"), "cuda\n");
+        let sanitizer = said("sanitizer-memcheck.txt");
+        assert_eq!(
+            sanitizer,
+            "--tool memcheck --error-exitcode 9 bin/hopper-proj verify --suite small\n"
+        );
+    }
+
+    #[test]
+    fn steps_are_chosen_by_their_names() {
+        let bundle = bundle(0);
+        let (status, summary) = run_of(bundle.path(), &["--dry-run", "bench", "tests-one"]);
+        assert_eq!((status, summary.lines().count()), (Some(0), 4), "{summary}");
+        let (status, summary) = run_of(bundle.path(), &["--dry-run", "nonsense"]);
+        assert_eq!(status, Some(2), "{summary}");
+        assert!(summary.contains("nonsense"), "{summary}");
     }
 }

@@ -70,7 +70,7 @@ else
 fi
 
 # Those that ask for a file or a program beside them, and those that are quick.
-quick=" cli-cli host-device tests-floor tests-hostile tests-real_weights tests-seeds "
+quick=" cli-cli host-device tests-floor tests-hostile tests-real_weights "
 for test in bin/deps/*; do
   name=$(basename "$test")
   if [ -z "$dry" ] || [[ $quick == *" $name "* ]]; then
