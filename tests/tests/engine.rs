@@ -7,7 +7,7 @@ use hopper_proj::instances::GEMV_BF16;
 use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
 use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, POISON, Values, bits, check, shape};
+use hopper_proj_tests::{Device, POISON, Values, bits, check, data, shape};
 
 fn poisoned(len: usize) -> DeviceBuffer<u16> {
     DeviceBuffer::from_slice(&vec![POISON; len]).unwrap()
@@ -255,8 +255,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
 #[test]
 fn a_slice_of_the_weights_gives_that_slice_of_the_result() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/minilm-l6-v2-slice.safetensors");
-    let file = Checkpoint::open(path).unwrap();
+    let file = Checkpoint::open(data("minilm-l6-v2-slice.safetensors")).unwrap();
     let name = "encoder.layer.0.intermediate.dense.weight";
     let whole = file.matrix(Some(name)).unwrap();
     let (n, k, m) = (whole.rows(), whole.cols(), 5);

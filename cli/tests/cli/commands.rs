@@ -241,38 +241,6 @@ fn verify_reports_every_case_and_passes() {
 }
 
 #[test]
-fn bench_counts_on_the_emulator() {
-    let folder = tempfile::tempdir().unwrap();
-    let csv = folder.path().join("rows.csv");
-    let rows = json(&["bench", "--suite", "small", "--json", "--csv", csv.to_str().unwrap()]);
-    for row in rows.as_array().unwrap() {
-        assert!(
-            row["us"].is_null() && row["floor_us"].is_null() && row["ratio"].is_null(),
-            "{row}"
-        );
-        let buffers = row["counts"]["buffers"].as_array().unwrap();
-        assert_eq!(buffers.len(), 3, "{row}");
-        for buffer in buffers {
-            assert!(buffer["bytes"].as_u64() >= buffer["minimum_bytes"].as_u64(), "{row}");
-        }
-        assert!(row["counts"]["instructions"].as_u64().unwrap() > 0);
-    }
-    let text = std::fs::read_to_string(csv).unwrap();
-    assert_eq!(
-        text.lines().next(),
-        Some("what,layer,m,bytes,us,instance,floor_us,ratio")
-    );
-    assert_eq!(text.lines().count(), rows.as_array().unwrap().len() + 1);
-    assert!(
-        text.lines()
-            .skip(1)
-            .all(|line| line.contains(",,gemv_") && line.ends_with(",,")),
-        "{text}"
-    );
-    assert!(stdout(&["bench", "--suite", "small"]).contains("times need a GPU"));
-}
-
-#[test]
 fn a_reader_that_leaves_is_no_error() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("hopper-proj"))

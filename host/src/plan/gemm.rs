@@ -7,9 +7,10 @@
 //! * a start for each wave of CTAs;
 //! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
 
+use super::measured::{self, Kernel, Op, Table};
 use super::{Verdict, device};
 use crate::{Error, Result, Shape};
-use kernels_gpu::instances::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
+use kernels_gpu::instances::{Format, GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
 use kernels_gpu::layout::UNIT_K;
 use std::fmt;
 
@@ -53,7 +54,7 @@ pub const MAX_SLICES: usize = 16;
 const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
 
 /// CTAs per cluster that a launch may have.
-const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
 /// One way to split a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,9 @@ pub struct GemmPlan {
 pub fn gemm(request: &GemmRequest) -> Result<Option<GemmPlan>> {
     if request.m == 0 {
         return Ok(None);
+    }
+    if let Some(division) = measured_division(request) {
+        return launch_of(&division, request).map(Some);
     }
     let mut best: Option<(Division, f64)> = None;
     for (division, verdict) in gemm_candidates(request) {
@@ -147,6 +151,35 @@ pub fn gemm_candidates(request: &GemmRequest) -> impl Iterator<Item = (Division,
         };
         (division, verdict)
     })
+}
+
+/// The division that was measured to be the fastest. Beyond the measured numbers of tokens there is none: more tokens want another one.
+fn measured_division(request: &GemmRequest) -> Option<Division> {
+    measured::tables().find_map(|table| measured_of(table, request))
+}
+
+pub(super) fn measured_of(table: &Table, request: &GemmRequest) -> Option<Division> {
+    let op = match request.purpose {
+        Purpose::Product => Op::Project,
+        Purpose::Route => Op::Route,
+    };
+    let format = match request.terms {
+        1 => Format::Bf16,
+        2 => Format::Bf16x2,
+        3 => Format::Bf16x3,
+        _ => return None,
+    };
+    let fits = |division: &Division| unfit(division, request).or_else(|| unwise(division, request)).is_none();
+    table.division((op, format, request.shape), request.m, fits)
+}
+
+/// Every division that can and should serve a request, the cheapest first.
+pub fn gemm_kernels(request: &GemmRequest) -> Vec<Kernel> {
+    let costs = gemm_candidates(request).filter_map(|(division, verdict)| match verdict {
+        Verdict::Cost(cost) => Some((Kernel::Gemm(division), cost)),
+        Verdict::Rejected(_) => None,
+    });
+    super::cheapest_first(costs)
 }
 
 fn refused(request: &GemmRequest, reason: &str) -> Error {

@@ -14,7 +14,7 @@ pub use route::{RouteCall, RouterMemory, Workspace};
 pub use tensor::RowMajor;
 
 use crate::device::{Result, check, cust_error};
-use crate::plan::{Plan, Request, plan};
+use crate::plan::{Plan, Request, measured, plan};
 use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
@@ -177,8 +177,10 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Kernels {
-    /// Loads the kernels into the calling thread's current context, and lets each have the shared memory that it needs.
+    /// Loads the kernels into the calling thread's current context, and lets each have the shared memory that it needs. Plans are made with
+    /// the user's own [table](crate::plan::measured) from here on, if a variable names one.
     pub fn load() -> Result<Self> {
+        measured::use_environment()?;
         let module = load_module(PTX)?;
         let load = |name: &str, shared_bytes: usize| -> Result<CUfunction> {
             let function = module

@@ -57,6 +57,11 @@ impl RowMajor {
         self.address
     }
 
+    /// Bytes of the weights, all terms and the rows' padding included.
+    pub fn bytes(&self) -> usize {
+        self.terms * self.shape.n() * row_columns(self.shape) * size_of::<u16>()
+    }
+
     /// The weights' shape.
     pub fn shape(&self) -> Shape {
         self.shape
