@@ -39,6 +39,11 @@ fn promise_products(spec: EntrySpec, gemm: &instances::Gemm) -> EntrySpec {
     let products = steps * gemm.terms;
     match gemm.loads {
         instances::Loads::Tensor => spec.promise_in_main_loop("HGMMA", products as u32),
+        instances::Loads::Units(format) => {
+            let octets = UNIT_STEPS * gemm.groups;
+            spec.promise_in_main_loop("HGMMA", products as u32)
+                .max_integers_in_main_loop((integers_in_order(format) * octets) as u32)
+        }
         instances::Loads::Plain => {
             let tiles = gemm.terms * gemm.rows() + gemm.tokens();
             let loads = tiles * UNIT_K * 2 / (16 * gemm.threads());
@@ -54,6 +59,14 @@ const X_LOADS: usize = 2;
 
 /// Integer instructions that a main loop may spend on eight weights of a lane.
 const INTEGERS_PER_OCTET: usize = 16;
+
+/// Integer instructions that a main loop may spend on eight weights of a lane which it brings into the order of K.
+const fn integers_in_order(format: instances::Format) -> usize {
+    match format {
+        instances::Format::Window12 => 40,
+        _ => 20,
+    }
+}
 
 /// One matrix instruction per step, row block and token block of a chunk; each row block's unit comes by wide loads, and
 /// where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop. Where
