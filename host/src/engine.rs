@@ -4,7 +4,7 @@ use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
 use crate::plan::{FEW_TOKENS, GemmPlan, plan_with};
 use crate::projection::Projection;
-use crate::raw::{Kernels, Output, Overlap, Product};
+use crate::raw::{Kernels, Matrix, Output, Overlap, Product};
 use crate::weights::bf16 as packing;
 use crate::weights::split::Split;
 use crate::weights::window12::{self, Histogram, Packed};
@@ -276,7 +276,7 @@ impl Engine {
             x: x.as_device_ptr().as_raw(),
             x_stride: weights.shape().k(),
             m,
-            weights,
+            weights: Matrix::Rows(weights),
             y,
         };
         // SAFETY: as in `queue`; the plan is for these weights, this x and this m.

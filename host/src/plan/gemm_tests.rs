@@ -1,4 +1,5 @@
 use super::*;
+use kernels_gpu::instances::{GEMM, PLAIN_GEMM};
 use proptest::prelude::*;
 
 fn request(purpose: Purpose, terms: usize, (n, k): (usize, usize), m: usize) -> GemmRequest {

@@ -9,7 +9,7 @@ mod many;
 mod route;
 mod tensor;
 
-pub use many::Product;
+pub use many::{Matrix, Product};
 pub use route::{RouteCall, RouterMemory, Workspace};
 pub use tensor::RowMajor;
 
@@ -19,7 +19,7 @@ use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
 use kernels_gpu::instances::{
-    FLOOR_READ, Floor, FloorArgs, Format, GEMM, Gemm, Gemv, GemvArgs, PLAIN_GEMM, Window12Args, gemvs, routes,
+    FLOOR_READ, Floor, FloorArgs, Format, Gemv, GemvArgs, Window12Args, gemms, gemvs, routes,
 };
 use launch::Config;
 use std::ffi::{CStr, CString, c_void};
@@ -164,7 +164,6 @@ pub struct Kernels {
     gemv: Vec<CUfunction>,
     route: Vec<CUfunction>,
     gemm: Vec<CUfunction>,
-    plain_gemm: Vec<CUfunction>,
     floor: Vec<CUfunction>,
     multiprocessors: usize,
     /// Keeps the functions alive.
@@ -194,13 +193,10 @@ impl Kernels {
         let gemv = |instances: &mut dyn Iterator<Item = &'static Gemv>| -> Result<Vec<_>> {
             instances.map(|i| load(i.name, i.shared_bytes())).collect()
         };
-        let gemm =
-            |table: &[Gemm]| -> Result<Vec<_>> { table.iter().map(|i| load(i.name, i.shared_bytes())).collect() };
         Ok(Kernels {
             gemv: gemv(&mut gemvs())?,
             route: gemv(&mut routes())?,
-            gemm: gemm(GEMM)?,
-            plain_gemm: gemm(PLAIN_GEMM)?,
+            gemm: gemms().map(|i| load(i.name, i.shared_bytes())).collect::<Result<_>>()?,
             floor: FLOOR_READ
                 .iter()
                 .map(|i| load(i.name, i.shared_bytes()))
