@@ -38,8 +38,10 @@ pub(crate) enum Command {
     Inspect(Inspect),
     /// Check every projection and router of a suite against FP64
     Verify(Verify),
-    /// Time the projections of a suite on a GPU, or count their memory traffic on the emulator
+    /// Time the projections and routers of a suite on a GPU, or count their memory traffic on the emulator
     Bench(Bench),
+    /// Measure on a GPU which kernel is the fastest for each shape, and write a table that HOPPER_PROJ_PLAN can name
+    Tune(Tune),
 }
 
 /// Where to compute.
@@ -236,12 +238,36 @@ pub(crate) struct Bench {
     /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Draw the times
+    /// Draw the times beside the floors
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+    /// Draw the times of others too: rows `what,layer,m,bytes,us`
+    #[arg(long, value_name = "FILE.csv", requires = "plot")]
+    pub(crate) peers: Option<PathBuf>,
+    /// Measure nothing: draw the rows of an earlier run
+    #[arg(long, value_name = "FILE.csv", requires = "plot", conflicts_with_all = ["csv", "json", "record"])]
+    pub(crate) from: Option<PathBuf>,
+    /// Keep the rows, with what was measured where, when and how, as DIR/<gpu>/<date>-<mode>.csv
+    #[arg(long, value_name = "DIR")]
+    pub(crate) record: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    /// The projections and routers of a suite; may be given with shapes, and is `muse` where neither is
+    #[arg(long, value_enum)]
+    pub(crate) suite: Vec<SuiteName>,
+    /// A projection of N × K weights on M tokens
+    #[arg(long, value_name = "N,K,M", value_parser = sizes)]
+    pub(crate) shape: Vec<[usize; 3]>,
+    /// Where to write the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -266,6 +292,15 @@ impl From<SuiteName> for Suite {
     }
 }
 
+/// `N,K,M`. Whether such weights can be is known later.
+fn sizes(text: &str) -> Result<[usize; 3], String> {
+    let sizes: Result<Vec<usize>, _> = text.split(',').map(str::parse).collect();
+    match sizes.map(<[usize; 3]>::try_from) {
+        Ok(Ok(sizes)) if !sizes.contains(&0) => Ok(sizes),
+        _ => Err("a shape is N,K,M with whole numbers above 0, for example 4096,8192,16".to_owned()),
+    }
+}
+
 /// `A..B`, half open. Whether it fits the matrix is known once the file is open.
 fn range(text: &str) -> Result<Range<usize>, String> {
     let bounds = text
@@ -285,6 +320,24 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shapes() {
+        assert_eq!(sizes("4096,8192,16"), Ok([4096, 8192, 16]));
+        for bad in [
+            "",
+            "1",
+            "1,2",
+            "1,2,3,4",
+            "1,2,0",
+            "a,b,c",
+            "1,2,-3",
+            "1, 2, 3",
+            "99999999999999999999,1,1",
+        ] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

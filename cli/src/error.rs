@@ -46,6 +46,19 @@ pub(crate) enum Error {
     )]
     Mask { given: usize, needed: usize },
 
+    #[error("{}, line {line}: {problem}", path.display())]
+    Measurements {
+        path: PathBuf,
+        line: usize,
+        problem: String,
+    },
+
+    #[error("{} has no times to draw: record them with `bench --csv FILE` on a GPU", path.display())]
+    NoTimesIn { path: PathBuf },
+
+    #[error("times need a GPU, and this device is emulated: {what}")]
+    NoTimes { what: &'static str },
+
     #[error("{failed} of {total} rows differ from FP64 by more than their tolerance")]
     Wrong { failed: usize, total: usize },
 }

@@ -8,7 +8,7 @@ use rand_distr::StandardNormal;
 use std::path::{Path, PathBuf};
 
 /// The deviation of weights: what trained layers tend to have.
-const DEVIATION: f32 = 0.02;
+pub(crate) const DEVIATION: f32 = 0.02;
 
 /// A source of random values that one number repeats.
 pub(crate) struct Inputs(StdRng);
@@ -23,12 +23,12 @@ impl Inputs {
         self.normal(len, 1.0)
     }
 
-    /// Weights: normal, of [`DEVIATION`].
-    pub(crate) fn weights(&mut self, len: usize) -> Vec<bf16> {
-        self.normal(len, DEVIATION)
+    /// Weights: normal, of a deviation that is mostly [`DEVIATION`].
+    pub(crate) fn weights(&mut self, len: usize, deviation: f32) -> Vec<bf16> {
+        self.normal(len, deviation)
     }
 
-    /// The same in FP32.
+    /// Weights of [`DEVIATION`] in FP32.
     pub(crate) fn fp32_weights(&mut self, len: usize) -> Vec<f32> {
         (0..len)
             .map(|_| self.0.sample::<f32, _>(StandardNormal) * DEVIATION)

@@ -11,7 +11,9 @@ mod pack;
 mod plot;
 mod progress;
 mod project;
+mod record;
 mod route;
+mod tune;
 mod verify;
 
 use args::{Cli, Command};
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Tune(args) => tune::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -39,7 +39,8 @@ pub(crate) fn exponents(tensors: &[Inspected]) -> Result<String> {
     Ok(svg)
 }
 
-fn failed(err: impl std::fmt::Display) -> Error {
+/// The error of a drawing that failed.
+pub(crate) fn failed(err: impl std::fmt::Display) -> Error {
     Error::Plot {
         reason: err.to_string(),
     }

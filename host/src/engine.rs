@@ -2,9 +2,9 @@
 
 use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
-use crate::plan::{FEW_TOKENS, GemmPlan, plan_with};
+use crate::plan::{FEW_TOKENS, GemmPlan, GemmRequest, plan_with};
 use crate::projection::Projection;
-use crate::raw::{Kernels, Matrix, Output, Overlap, Product};
+use crate::raw::{Kernels, Matrix, Output, Overlap, PTX, Product};
 use crate::weights::bf16 as packing;
 use crate::weights::split::Split;
 use crate::weights::window12::{self, Histogram, Packed};
@@ -14,8 +14,7 @@ use cust::device::{Device, DeviceAttribute};
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceSlice};
 use cust::stream::{Stream, StreamFlags};
 use half::bf16;
-use hopper_cuda_driver::emulated::{self, Counters};
-use kernels_gpu::instances::Floor;
+use hopper_cuda_driver::emulated;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -31,6 +30,8 @@ pub struct EngineOptions {
     /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and fault by fault.
     /// It belongs to the device's context, which the engines of a process share: the last one given counts for all.
     pub seed: Option<u64>,
+    /// PTX to load in place of [`PTX`](crate::raw::PTX): kernels of the same names and parameters.
+    pub ptx: Option<&'static str>,
 }
 
 impl EngineOptions {
@@ -76,7 +77,8 @@ pub(crate) struct Inner {
 
 impl Engine {
     /// Opens a device: chooses the driver, makes the device's primary context current on the calling thread, and loads the
-    /// kernels. This may take a second the first time, while the driver compiles them.
+    /// kernels. This may take a second the first time, while the driver compiles them. What its compiler is known to get wrong is tried:
+    /// see [`Kernels::left_out`].
     pub fn new(options: EngineOptions) -> Result<Self> {
         let driver = match options.driver {
             Some(choice) => hopper_cuda_driver::select(choice),
@@ -102,7 +104,7 @@ impl Engine {
         if options.seed.is_some() {
             emulated::set_seed(options.seed);
         }
-        let kernels = ManuallyDrop::new(Kernels::load()?);
+        let kernels = ManuallyDrop::new(Kernels::load_from(options.ptx.unwrap_or(PTX))?);
         Ok(Engine {
             inner: Arc::new(Inner { kernels, context, info }),
         })
@@ -162,14 +164,17 @@ impl Engine {
     }
 
     /// Packs row-major `[N, K]` weights into the order that the kernels stream, and uploads them. Slow, once per layer.
+    ///
+    /// More than 32 tokens are one matrix product, which reads every weight once, where every row of x starts at a multiple of 16 bytes;
+    /// elsewhere they are several walks over the weights.
     pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
         Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), None, shape)
     }
 
-    /// [`Engine::prepare`] with the weights kept row-major as well, at twice the memory: then more than 32 tokens are one matrix product,
-    /// which reads every weight once, and not several walks over the weights.
+    /// [`Engine::prepare`] with the weights kept row-major as well, at twice the memory: then more than 32 tokens are one matrix product
+    /// wherever x lies, and one that reads weights by tensor copies where it can.
     pub fn prepare_for_many(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
@@ -238,8 +243,21 @@ impl Engine {
         y: &mut DeviceSlice<u16>,
         stream: &Stream,
     ) -> Result<()> {
+        self.project_overlapping(projection, x, m, y, stream, Overlap::Programmatic)
+    }
+
+    /// [`Engine::project`] with a say in the overlap with the kernel ahead.
+    pub fn project_overlapping(
+        &self,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        y: &mut DeviceSlice<u16>,
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
         let output = (Output::Bf16(y.as_device_ptr().as_raw()), y.len());
-        self.project_to(projection, x, m, output, stream)
+        self.project_to(projection, x, m, output, (stream, overlap))
     }
 
     /// [`Engine::project`] with an FP32 result: the sums as the tensor cores leave them, before any rounding to BF16.
@@ -252,7 +270,7 @@ impl Engine {
         stream: &Stream,
     ) -> Result<()> {
         let output = (Output::Fp32(y.as_device_ptr().as_raw()), y.len());
-        self.project_to(projection, x, m, output, stream)
+        self.project_to(projection, x, m, output, (stream, Overlap::Programmatic))
     }
 
     fn project_to(
@@ -260,35 +278,62 @@ impl Engine {
         projection: &Projection,
         x: &DeviceSlice<u16>,
         m: usize,
-        (y, y_len): (Output, usize),
-        stream: &Stream,
+        output: (Output, usize),
+        (stream, overlap): (&Stream, Overlap),
     ) -> Result<()> {
-        let overlap = Overlap::Programmatic;
-        let (Some(plan), Some(weights)) = (self.product_plan(projection, x, m)?, projection.row_major()) else {
-            let chosen = plan(&self.request(projection, x, m))?;
-            return self.queue(chosen.as_ref(), projection, x, m, (y, y_len), stream, overlap);
-        };
+        match self.product_plan(projection, x, m)? {
+            Some(plan) => self.product(&plan, projection, x, m, output, (stream, overlap)),
+            None => {
+                let chosen = plan(&self.request(projection, x, m))?;
+                self.queue(chosen.as_ref(), projection, x, m, output, stream, overlap)
+            }
+        }
+    }
+
+    /// Queues a matrix product. The plan is for the request of these arguments.
+    pub(crate) fn product(
+        &self,
+        plan: &GemmPlan,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+        (y, y_len): (Output, usize),
+        (stream, overlap): (&Stream, Overlap),
+    ) -> Result<()> {
+        let shape = projection.shape();
         projection.check_engine(&self.inner)?;
-        Shape::check_len("x", x.len(), m, weights.shape().k())?;
-        Shape::check_len("y", y_len, m, weights.shape().n())?;
+        Shape::check_len("x", x.len(), m, shape.k())?;
+        Shape::check_len("y", y_len, m, shape.n())?;
         self.inner.check_current()?;
+        let units = || Matrix::Units(projection.weights(), shape);
         let product = Product {
             x: x.as_device_ptr().as_raw(),
-            x_stride: weights.shape().k(),
+            x_stride: shape.k(),
             m,
-            weights: Matrix::Rows(weights),
+            weights: projection.row_major().map_or_else(units, Matrix::Rows),
             y,
         };
         // SAFETY: as in `queue`; the plan is for these weights, this x and this m.
-        unsafe { self.inner.kernels.product(&plan, &product, stream.as_inner(), overlap) }
+        unsafe { self.inner.kernels.product(plan, &product, stream.as_inner(), overlap) }
     }
 
-    /// The plan of a matrix product, where there are many tokens and weights for it.
+    /// The plan of a matrix product, where there are many tokens and a kernel for them.
     fn product_plan(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<GemmPlan>> {
-        let Some(weights) = projection.row_major().filter(|_| m > FEW_TOKENS) else {
-            return Ok(None);
-        };
-        plan::gemm(&weights.request(x.as_device_ptr().as_raw(), m, self.inner.kernels.multiprocessors()))
+        let request = self.product_request(projection, x, m);
+        request.map_or(Ok(None), |request| plan::gemm(&request))
+    }
+
+    pub(crate) fn product_request(
+        &self,
+        projection: &Projection,
+        x: &DeviceSlice<u16>,
+        m: usize,
+    ) -> Option<GemmRequest> {
+        let (kernels, x) = (&self.inner.kernels, x.as_device_ptr().as_raw());
+        match projection.row_major() {
+            Some(weights) => (m > FEW_TOKENS).then(|| weights.request(x, m, kernels.multiprocessors())),
+            None => kernels.unit_request(projection.format(), projection.shape(), m, x),
+        }
     }
 
     /// The name of the kernel that [`Engine::project`] launches for these arguments; `None` for no tokens.
@@ -316,7 +361,7 @@ impl Engine {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn queue(
+    pub(crate) fn queue(
         &self,
         plan: Option<&Plan>,
         projection: &Projection,
@@ -353,46 +398,6 @@ impl Engine {
                 .kernels
                 .launch(plan, operands, shape, m, stream.as_inner(), overlap)
         }
-    }
-
-    /// Queues a reader of the units of a projection's packed weights, which computes nothing: what the memory can deliver for these bytes, as a
-    /// limit to compare with. `out` takes one value per warp of [`Engine::floor_ctas`] CTAs.
-    pub fn floor_read(
-        &self,
-        floor: &'static Floor,
-        projection: &Projection,
-        out: &mut DeviceSlice<u32>,
-        stream: &Stream,
-        overlap: Overlap,
-    ) -> Result<()> {
-        projection.check_engine(&self.inner)?;
-        let ctas = self.floor_ctas(floor);
-        Shape::check_len("the reader's output", out.len(), ctas as usize, floor.warps)?;
-        self.inner.check_current()?;
-        let buffers = (
-            projection.pointer(),
-            projection.unit_bytes(),
-            out.as_device_ptr().as_raw(),
-        );
-        // SAFETY: 1. as in `project_as`; 2. the sizes are those of the buffers, and the output's was checked.
-        unsafe {
-            self.inner
-                .kernels
-                .floor_read(floor, buffers, ctas, stream.as_inner(), overlap)
-        }
-    }
-
-    /// CTAs of a reader's launch: as many as the device holds at a time.
-    pub fn floor_ctas(&self, floor: &Floor) -> u32 {
-        let each = u32::try_from(floor.min_ctas).unwrap_or(u32::MAX);
-        self.inner.info.multiprocessors.saturating_mul(each)
-    }
-
-    /// On the emulated device, what the launches of the engine's context were counted to have done since the last call; `None` on a GPU,
-    /// which does not count.
-    pub fn take_counters(&self) -> Result<Option<Counters>> {
-        self.inner.check_current()?;
-        Ok((self.inner.info.driver == Selected::Emulated).then(emulated::take_counters))
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

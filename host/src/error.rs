@@ -305,6 +305,23 @@ pub enum Error {
         reason: String,
     },
 
+    /// A table of measurements that cannot be used.
+    #[error("{from}, line {line}: {problem}")]
+    Table {
+        /// The file, or whatever else the table comes from.
+        from: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it, and what is allowed.
+        problem: String,
+    },
+
+    /// A second table of measurements.
+    #[error(
+        "this process has a table of measurements of its own already, which plans may have been made with: pass one, before the first plan"
+    )]
+    SecondTable,
+
     /// An output that overlaps its input.
     #[cfg(feature = "cuda")]
     #[error(

@@ -32,6 +32,10 @@ impl Drop for Captured {
 
 impl Engine {
     /// Captures what `record` queues on the stream, instead of running it.
+    ///
+    /// Meanwhile nothing may be allocated, freed, synchronised, uploaded or downloaded on this thread, and no thread may use the context's
+    /// default stream, as uploads and downloads do, if the stream waits for it (those of [`Engine::stream`] do): the driver
+    /// refuses the call, with codes that `cust` knows only as an unknown error, and the capture has failed.
     pub fn capture(&self, stream: &Stream, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let inner = self.inner();
         inner.check_current()?;

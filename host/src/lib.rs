@@ -17,6 +17,8 @@ mod engine;
 mod error;
 #[cfg(feature = "cuda")]
 mod graph;
+#[cfg(feature = "cuda")]
+mod measuring;
 pub mod plan;
 #[cfg(feature = "cuda")]
 mod projection;
@@ -26,6 +28,7 @@ pub mod reference;
 pub mod router;
 mod shape;
 pub mod suites;
+
 pub mod weights;
 
 pub use dtype::Dtype;

@@ -52,7 +52,7 @@ impl Projection {
     }
 
     /// The weights for matrix products, if they were kept.
-    pub(crate) fn row_major(&self) -> Option<&RowMajor> {
+    pub fn row_major(&self) -> Option<&RowMajor> {
         match &*self.stored {
             Stored::Bf16 { rows, .. } => rows.as_ref().map(|rows| &rows.described),
             Stored::Window12 { .. } => None,

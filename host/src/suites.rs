@@ -29,6 +29,19 @@ pub struct RouterCase {
     pub biased: bool,
 }
 
+/// A pair of projections to run, the second on the result of the first, and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainCase {
+    /// The pair's name.
+    pub layer: &'static str,
+    /// The first one's weights.
+    pub down: Shape,
+    /// The second one's, of as many rows as the first one has columns, and the other way round.
+    pub up: Shape,
+    /// Tokens.
+    pub m: usize,
+}
+
 /// A set of projections and routers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -191,6 +204,28 @@ const MUSE_ROUTERS: &[RouterLayer] = &[RouterLayer {
     biased: true,
 }];
 
+/// A pair of layers: as many rows as the other one has columns.
+struct Pair {
+    name: &'static str,
+    narrow: usize,
+    wide: usize,
+    tokens: &'static [usize],
+}
+
+const SMALL_PAIR: Pair = Pair {
+    name: "down+up",
+    narrow: 48,
+    wide: 320,
+    tokens: &[1, 9],
+};
+
+const MUSE_PAIR: Pair = Pair {
+    name: "pooler+unpooler",
+    narrow: 4096,
+    wide: 8192,
+    tokens: &[1, 8, 16, 32],
+};
+
 impl Suite {
     /// Every suite.
     pub const ALL: [Suite; 2] = [Suite::Small, Suite::Muse];
@@ -219,6 +254,22 @@ impl Suite {
             }));
         }
         Ok(cases)
+    }
+
+    /// The chains of the suite, in a fixed order.
+    pub fn chain_cases(self) -> Result<Vec<ChainCase>> {
+        let pair = match self {
+            Suite::Small => SMALL_PAIR,
+            Suite::Muse => MUSE_PAIR,
+        };
+        let (down, up) = (Shape::new(pair.narrow, pair.wide)?, Shape::new(pair.wide, pair.narrow)?);
+        let case = |&m: &usize| ChainCase {
+            layer: pair.name,
+            down,
+            up,
+            m,
+        };
+        Ok(pair.tokens.iter().map(case).collect())
     }
 
     /// The routers of the suite, in a fixed order.

@@ -1,6 +1,7 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
 pub mod driver;
+pub mod exceptions;
 pub mod product;
 pub mod route;
 pub mod router;
@@ -17,6 +18,13 @@ use std::sync::OnceLock;
 
 /// Repeats a run: the number that a failed test has printed.
 pub const SEED_VARIABLE: &str = "HOPPER_PROJ_TEST_SEED";
+
+/// A file of the test data: in the folder that a variable names, else in this package's own.
+pub fn data(name: &str) -> std::path::PathBuf {
+    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/data").into();
+    let folder: std::path::PathBuf = std::env::var_os("HOPPER_PROJ_TEST_DATA").map_or_else(own, Into::into);
+    folder.join(name)
+}
 
 /// Unwritten memory: a NaN that no kernel produces.
 pub const POISON: u16 = 0xffff;

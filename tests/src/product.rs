@@ -115,7 +115,7 @@ impl Packed {
         Packed {
             units: Region::new(packed.units(), 16),
             starts: driver::memory(&starts),
-            exceptions: driver::memory(&exceptions),
+            exceptions: if exceptions.is_empty() { 0 } else { driver::memory(&exceptions) },
             palette: packed.palette_words(),
         }
     }
@@ -315,6 +315,11 @@ impl<'a> Product<'a> {
             self.maps[0] = x_map(self.instance, self.x.address(), [k, m], k);
         }
         self
+    }
+
+    /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
+    pub fn packed_memory(&self) -> [u64; 3] {
+        self.units.map_or([0; 3], |packed| [packed.units.start, packed.starts, packed.exceptions])
     }
 
     /// Launches the kernel over poisoned results.

@@ -1,13 +1,13 @@
 //! The library's promises around a projection: sizes, streams, contexts, slices, what it refuses.
 
 use hopper_proj::checkpoint::{Cast, Checkpoint};
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
+use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::instances::GEMV_BF16;
 use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
-use hopper_proj::{DriverInUse, Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
+use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, POISON, Values, bits, check, shape};
+use hopper_proj_tests::{Device, POISON, Values, bits, check, data, shape};
 
 fn poisoned(len: usize) -> DeviceBuffer<u16> {
     DeviceBuffer::from_slice(&vec![POISON; len]).unwrap()
@@ -200,33 +200,6 @@ fn a_chain_on_one_stream_waits_for_what_it_reads() {
     }
 }
 
-/// On a GPU: the emulated driver has no graphs, and says so.
-#[test]
-fn a_captured_projection_is_replayed_on_new_values() {
-    let (device, mut values) = (Device::of_the_run(), Values::fresh());
-    let (engine, stream) = (&device.engine, &device.stream);
-    let (shape, m) = (shape(48, 96), 8);
-    let w = values.bf16(48 * 96);
-    let projection = engine.prepare(&w, shape).unwrap();
-    let (mut x, mut y) = (poisoned(m * 96), poisoned(m * 48));
-    let mut graph = match engine.capture(stream, || engine.project(&projection, &x, m, &mut y, stream)) {
-        Ok(graph) => graph,
-        Err(err) => {
-            assert_eq!(engine.device().driver, DriverInUse::Emulated, "{err}");
-            assert!(err.to_string().contains("801"), "{err}");
-            return engine.synchronize(stream).unwrap();
-        }
-    };
-    for _ in 0..3 {
-        let given = values.bf16(m * 96);
-        x.copy_from(&bits(&given)).unwrap();
-        // SAFETY: the buffers that were captured are still here, and the launch has ended before they go.
-        unsafe { graph.launch(stream) }.unwrap();
-        engine.synchronize(stream).unwrap();
-        check(&engine.download(&y).unwrap(), &given, &w, shape, m).unwrap();
-    }
-}
-
 #[test]
 fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     let mut values = Values::fresh();
@@ -282,8 +255,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
 #[test]
 fn a_slice_of_the_weights_gives_that_slice_of_the_result() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/data/minilm-l6-v2-slice.safetensors");
-    let file = Checkpoint::open(path).unwrap();
+    let file = Checkpoint::open(data("minilm-l6-v2-slice.safetensors")).unwrap();
     let name = "encoder.layer.0.intermediate.dense.weight";
     let whole = file.matrix(Some(name)).unwrap();
     let (n, k, m) = (whole.rows(), whole.cols(), 5);

@@ -438,8 +438,12 @@ fn safetensors_made_up_to_hurt_are_refused() {
     }
 }
 
-/// The binary `hopper-proj`, built in this run's profile; `cargo test` for this package alone does not build it.
+/// The binary `hopper-proj`: the one that a variable names, where there is nothing to build one with; else built in this run's profile, as
+/// `cargo test` for this package alone does not build it.
 fn binary() -> PathBuf {
+    if let Some(named) = std::env::var_os("HOPPER_PROJ_TEST_BINARY") {
+        return named.into();
+    }
     let mut folder = std::env::current_exe().unwrap();
     while folder.file_name().is_some_and(|name| name != "deps") {
         folder.pop();

@@ -2,12 +2,11 @@
 
 use hopper_proj::checkpoint::{Cast, Checkpoint, Matrix};
 use hopper_proj::{Dtype, Error};
-use hopper_proj_tests::{Device, Values, check};
+use hopper_proj_tests::{Device, Values, check, data};
 
 /// Names a safetensors file for the second test.
 const VARIABLE: &str = "HOPPER_PROJ_TEST_MODEL";
 const LAYER: &str = "encoder.layer.0.intermediate.dense.weight";
-const SLICE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/minilm-l6-v2-slice.safetensors");
 const TOKENS: usize = 5;
 
 /// Projects random tokens by a matrix of a file, cast to BF16, and holds the result against FP64.
@@ -23,7 +22,7 @@ fn project(matrix: &Matrix<'_>) {
 
 #[test]
 fn a_slice_of_a_real_layer() {
-    let file = Checkpoint::open(SLICE).unwrap();
+    let file = Checkpoint::open(data("minilm-l6-v2-slice.safetensors")).unwrap();
     let matrix = file.matrix(Some(LAYER)).unwrap();
     assert_eq!((matrix.rows(), matrix.cols(), matrix.dtype()), (256, 384, Dtype::F32));
     assert!(

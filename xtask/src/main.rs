@@ -1,6 +1,7 @@
 //! Commands for those who work on the project: `cargo xtask <command>`.
 
 mod build_ptx;
+mod bundle;
 mod foreign;
 mod lint_ptx;
 mod paths;
@@ -8,6 +9,7 @@ mod sass;
 mod table;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +42,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Make a folder with all that a GPU machine without Rust needs to run the checks and the benchmarks
+    Bundle {
+        /// The folder; target/bundle where nothing is said
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Then run its script on the emulator
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,
 }
@@ -50,6 +61,7 @@ fn main() -> ExitCode {
         Task::LintPtx => lint_ptx::run(),
         Task::Sass => sass::run(),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
+        Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
         Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {

@@ -1,102 +1,109 @@
-//! `bench`: on a GPU, the time of each projection beside the time of only reading its weights; on the emulator, which keeps no
-//! time, what its memory traffic was counted to be beside the least possible.
+//! `bench`: on a GPU, the time of each projection and router beside the time of only reading its weights; on the emulator, which keeps
+//! no time, what its memory traffic was counted to be beside the least possible.
 
+mod chart;
 mod counted;
+mod rows;
+mod subjects;
 mod timed;
 
+pub(crate) use timed::{copies, per_call, protocol};
+
 use crate::args::{Bench, Mode};
-use crate::device;
 use crate::error::{Error, Result};
-use crate::progress;
-use hopper_proj::suites::{Case, Suite};
-use hopper_proj::{DriverInUse, Engine, Projection};
-use serde::Serialize;
+use crate::inputs::{DEVIATION, Inputs};
+use crate::{device, progress, record};
+use hopper_proj::convert::PackFormat;
+use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::router::{Router, RouterOptions, RouterWeights};
+use hopper_proj::suites::{Case, ChainCase, RouterCase, Suite};
+use hopper_proj::weights::window12;
+use hopper_proj::{DriverInUse, Engine, Projection, Shape, bf16};
+use indicatif::ProgressBar;
+use rows::{Recorded, Row};
 use std::io::{Write, stdout};
 use std::path::Path;
+use subjects::{Chain, Dense, Routing, Subject};
 
-/// One projection's measurements.
-#[derive(Serialize)]
-struct Row {
-    what: String,
-    layer: &'static str,
-    m: usize,
-    n: usize,
-    k: usize,
-    /// Of the packed weights, padding and exceptions included.
-    bytes: usize,
-    us: Option<f64>,
-    instance: &'static str,
-    floor_us: Option<f64>,
-    ratio: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counts: Option<counted::Counts>,
-}
-
-impl Row {
-    /// `what` is completed by the format of the weights.
-    fn new(what: &str, projection: &Projection, case: &Case, instance: &'static str) -> Self {
-        let (n, k) = (case.shape.n(), case.shape.k());
-        Row {
-            what: format!("{what}_{}", projection.format().name()),
-            layer: case.layer,
-            m: case.m,
-            n,
-            k,
-            bytes: projection.bytes(),
-            us: None,
-            instance,
-            floor_us: None,
-            ratio: None,
-            counts: None,
-        }
-    }
-}
+/// What dense weights are benched as.
+pub(crate) const FORMATS: [PackFormat; 2] = [PackFormat::Bf16, PackFormat::Window12];
 
 /// How rows come about and how they are shown.
 trait Meter {
     /// The lines above the first row.
     fn heading(&self) -> String;
-    /// Measures the cases of one layer, and hands on each row as soon as it is known.
-    fn layer(&self, engine: &Engine, cases: &[Case], done: &mut dyn FnMut(Row) -> Result<()>) -> Result<()>;
+    /// Copies that are needed of weights of so many bytes.
+    fn copies(&self, bytes: usize) -> usize;
+    /// Measures a call, into its row.
+    fn measure(&mut self, engine: &Engine, subject: &mut dyn Subject, row: &mut Row) -> Result<()>;
     /// A row as text.
     fn show(&self, row: &Row) -> String;
 }
 
 pub(crate) fn run(args: &Bench) -> Result<()> {
-    const CAN: &str = "times independent calls: pass --mode pdl or --mode graph";
-    if args.mode == Mode::Chain {
-        return Err(Error::NotYet {
-            what: "--mode chain",
-            can: CAN,
-        });
-    }
-    if args.plot.is_some() {
-        return Err(Error::NotYet {
-            what: "--plot",
-            can: "writes its rows with --csv or --json",
-        });
+    let peers = args.peers.as_deref().map(Recorded::read).transpose()?;
+    if let Some(path) = &args.from {
+        let recorded = Recorded::read(path)?;
+        return draw(args.plot.as_deref(), &recorded, peers.as_ref());
     }
     let suite = Suite::from(args.suite);
-    let cases = suite.cases()?;
+    let (cases, router_cases, chain_cases) = match args.mode {
+        Mode::Chain => (Vec::new(), Vec::new(), suite.chain_cases()?),
+        Mode::Pdl | Mode::Graph => (suite.cases()?, suite.router_cases()?, Vec::new()),
+    };
     let engine = device::open(args.device)?;
-    let meter: Box<dyn Meter> = match engine.device().driver {
-        DriverInUse::Emulated => Box::new(counted::Counter),
-        DriverInUse::Cuda => Box::new(timed::Clock::new(args.mode)),
+    let timed = engine.device().driver == DriverInUse::Cuda;
+    if !timed && (args.plot.is_some() || args.record.is_some()) {
+        return Err(Error::NoTimes {
+            what: "what --plot draws and --record keeps is times: `bench --from FILE.csv --plot FILE.svg` draws recorded ones",
+        });
+    }
+    let meter: Box<dyn Meter> = if timed {
+        Box::new(timed::Clock::new(&engine, args.mode)?)
+    } else {
+        Box::new(counted::Counter::new(args.mode))
     };
     if !args.json {
         let mut out = stdout().lock();
         writeln!(out, "{}", device::line(engine.device()))?;
-        for layer in router_layers(suite)? {
-            writeln!(
-                out,
-                "left out: {layer}: routers are not benched yet, `verify` runs them"
-            )?;
-        }
         writeln!(out, "{}", meter.heading())?;
     }
-    let rows = measure(args, &engine, &cases, meter.as_ref())?;
+    let steps = FORMATS.len() * (cases.len() + chain_cases.len()) + 2 * router_cases.len();
+    let mut bench = Measuring {
+        engine: &engine,
+        meter,
+        mode: args.mode,
+        json: args.json,
+        inputs: Inputs::new(args.device.seed.unwrap_or(0)),
+        bar: progress::bar(steps),
+        rows: Vec::new(),
+    };
+    for layer in cases.chunk_by(|a, b| (a.layer, a.shape) == (b.layer, b.shape)) {
+        bench.dense(layer)?;
+    }
+    for layer in router_cases.chunk_by(|a, b| (a.layer, a.shape) == (b.layer, b.shape)) {
+        bench.routers(layer)?;
+    }
+    for chain in chain_cases.chunk_by(|a, b| a.layer == b.layer) {
+        bench.chain(chain)?;
+    }
+    bench.bar.finish_and_clear();
+    let rows = bench.rows;
+    let csv = rows::text(&rows);
     if let Some(path) = &args.csv {
-        write_csv(path, &rows)?;
+        rows::write(path, &csv)?;
+    }
+    let notes = record::notes(engine.device(), &protocol(args.mode));
+    if let Some(folder) = &args.record {
+        let path = record::path(folder, engine.device(), mode_name(args.mode))?;
+        rows::write(&path, &format!("{}{csv}", record::text(&notes)))?;
+        if !args.json {
+            writeln!(stdout().lock(), "recorded: {}", path.display())?;
+        }
+    }
+    if args.plot.is_some() {
+        let recorded = Recorded::of(&rows, notes, Path::new("this run"));
+        draw(args.plot.as_deref(), &recorded, peers.as_ref())?;
     }
     if args.json {
         let mut out = stdout().lock();
@@ -106,44 +113,164 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The suite's routers, each named once.
-fn router_layers(suite: Suite) -> Result<Vec<String>> {
-    let mut layers: Vec<String> = (suite.router_cases()?.iter())
-        .map(|case| format!("{} {}", case.layer, case.shape))
-        .collect();
-    layers.dedup();
-    Ok(layers)
+fn draw(plot: Option<&Path>, recorded: &Recorded, peers: Option<&Recorded>) -> Result<()> {
+    match plot {
+        Some(path) => rows::write(path, &chart::bars(recorded, peers)?),
+        None => Ok(()),
+    }
 }
 
-fn measure(args: &Bench, engine: &Engine, cases: &[Case], meter: &dyn Meter) -> Result<Vec<Row>> {
-    let bar = progress::bar(cases.len());
-    let mut rows = Vec::with_capacity(cases.len());
-    for layer in cases.chunk_by(|a, b| (a.layer, a.shape) == (b.layer, b.shape)) {
-        meter.layer(engine, layer, &mut |row| {
-            bar.inc(1);
-            if !args.json {
-                bar.suspend(|| writeln!(stdout().lock(), "{}", meter.show(&row)))?;
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Pdl => "pdl",
+        Mode::Graph => "graph",
+        Mode::Chain => "chain",
+    }
+}
+
+/// A bench on its way.
+struct Measuring<'a> {
+    engine: &'a Engine,
+    meter: Box<dyn Meter>,
+    mode: Mode,
+    json: bool,
+    inputs: Inputs,
+    bar: ProgressBar,
+    rows: Vec<Row>,
+}
+
+impl Measuring<'_> {
+    /// Measures one call, and shows its row as soon as it is known.
+    fn add(
+        &mut self,
+        (op, format): (&str, &str),
+        layer: &str,
+        m: usize,
+        shape: Shape,
+        subject: &mut dyn Subject,
+    ) -> Result<()> {
+        self.bar.set_message(format!("{layer} m={m}"));
+        let mut row = Row {
+            what: format!("{op}_{}_{format}", mode_name(self.mode)),
+            layer: layer.to_owned(),
+            m,
+            n: shape.n(),
+            k: shape.k(),
+            bytes: subject.weight_bytes().iter().sum(),
+            us: None,
+            instance: subject.instance(self.engine)?,
+            floor_us: None,
+            ratio: None,
+            tb_per_s: None,
+            floor_tb_per_s: None,
+            calls: subject.copies(),
+            replays: None,
+            counts: None,
+        };
+        self.meter.measure(self.engine, subject, &mut row)?;
+        self.bar.inc(1);
+        if !self.json {
+            self.bar
+                .suspend(|| writeln!(stdout().lock(), "{}", self.meter.show(&row)))?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// The cases of one layer, which share its weights.
+    fn dense(&mut self, layer: &[Case]) -> Result<()> {
+        let Some(Case { shape, .. }) = layer.first() else {
+            return Ok(());
+        };
+        let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
+        let many = layer.iter().any(|case| case.m > FEW_TOKENS);
+        for format in FORMATS {
+            let copies = prepared(self.engine, &weights, *shape, (format, many), |bytes| {
+                self.meter.copies(bytes)
+            })?;
+            let name = copies[0].format().name();
+            for case in layer {
+                let mut subject = Dense::new(self.engine, &copies, case.m, &mut self.inputs)?;
+                self.add(("project", name), case.layer, case.m, *shape, &mut subject)?;
             }
-            rows.push(row);
-            Ok(())
-        })?;
+        }
+        Ok(())
     }
-    bar.finish_and_clear();
-    Ok(rows)
+
+    fn routers(&mut self, layer: &[RouterCase]) -> Result<()> {
+        let Some(RouterCase {
+            shape, config, biased, ..
+        }) = layer.first()
+        else {
+            return Ok(());
+        };
+        let weights = self.inputs.fp32_weights(shape.n() * shape.k());
+        let config = if *biased {
+            config.clone().bias(self.inputs.fp32_weights(shape.n()))
+        } else {
+            config.clone()
+        };
+        let most = layer.iter().map(|case| case.m).max().unwrap_or(1);
+        let options = RouterOptions::default().max_tokens(most);
+        let prepare = || Router::prepare(self.engine, RouterWeights::Fp32(&weights), *shape, &config, options);
+        let copies = copied(prepare, |router| self.meter.copies(router.unit_bytes()))?;
+        for case in layer {
+            for (op, alone) in [("logits", true), ("route", false)] {
+                let mut subject = Routing::new(self.engine, &copies, (case.m, alone), &mut self.inputs)?;
+                self.add((op, "f32"), case.layer, case.m, *shape, &mut subject)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, chain: &[ChainCase]) -> Result<()> {
+        let Some(ChainCase { down, up, .. }) = chain.first() else {
+            return Ok(());
+        };
+        // Of a deviation that keeps values at their size, however often they go through.
+        let [down_weights, up_weights] = [down, up].map(|shape| {
+            let deviation = (shape.k() as f32).sqrt().recip();
+            self.inputs.weights(shape.n() * shape.k(), deviation)
+        });
+        for format in FORMATS {
+            let number = |bytes: usize| self.meter.copies(2 * bytes);
+            let down_copies = prepared(self.engine, &down_weights, *down, (format, false), number)?;
+            let up_copies = prepared(self.engine, &up_weights, *up, (format, false), number)?;
+            let name = down_copies[0].format().name();
+            for case in chain {
+                let copies = (&down_copies[..], &up_copies[..]);
+                let mut subject = Chain::new(self.engine, copies, case.m, &mut self.inputs)?;
+                self.add(("pair", name), case.layer, case.m, *down, &mut subject)?;
+            }
+        }
+        Ok(())
+    }
 }
 
-fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
-    let number = |value: Option<f64>, digits: usize| value.map_or(String::new(), |value| format!("{value:.digits$}"));
-    let mut text = String::from("what,layer,m,bytes,us,instance,floor_us,ratio\n");
-    for row in rows {
-        let (us, floor, ratio) = (number(row.us, 3), number(row.floor_us, 3), number(row.ratio, 3));
-        text += &format!(
-            "{},{},{},{},{us},{},{floor},{ratio}\n",
-            row.what, row.layer, row.m, row.bytes, row.instance
-        );
+/// As many copies of weights in a format as `number` says for their bytes; with `many`, as they serve many tokens best.
+pub(crate) fn prepared(
+    engine: &Engine,
+    weights: &[bf16],
+    shape: Shape,
+    (format, many): (PackFormat, bool),
+    number: impl Fn(usize) -> usize,
+) -> Result<Vec<Projection>> {
+    let number = |projection: &Projection| number(projection.bytes());
+    match format {
+        PackFormat::Window12 => {
+            let packed = window12::pack(weights, shape)?;
+            copied(|| engine.prepare_packed(&packed), number)
+        }
+        _ if many => copied(|| engine.prepare_for_many(weights, shape), number),
+        _ => copied(|| engine.prepare(weights, shape), number),
     }
-    std::fs::write(path, text).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
+}
+
+/// One, and then as many more as `number` says.
+pub(crate) fn copied<T>(make: impl Fn() -> hopper_proj::Result<T>, number: impl Fn(&T) -> usize) -> Result<Vec<T>> {
+    let mut copies = vec![make()?];
+    for _ in 1..number(&copies[0]) {
+        copies.push(make()?);
+    }
+    Ok(copies)
 }

@@ -1,17 +1,18 @@
 //! Times on a GPU. Each call is captured in a graph once per copy of the weights, with enough copies that every call finds
 //! the L2 cache cold; a figure is the median over replays of replay time / calls.
 
-use super::{Meter, Row};
+use super::{Meter, Row, Subject};
 use crate::args::Mode;
 use crate::error::Result;
-use crate::inputs::Inputs;
-use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::event::{Event, EventFlags};
+use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::instances::FLOOR_READ;
 use hopper_proj::raw::Overlap;
-use hopper_proj::suites::Case;
-use hopper_proj::{Engine, Projection, bf16, device_error, plan};
+use hopper_proj::{Engine, device_error};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::HashMap;
 
 /// Bytes of weights that a graph goes through: an order of magnitude more than the L2 cache holds.
 const POOL: usize = 640 << 20;
@@ -20,109 +21,173 @@ const MOST_COPIES: usize = 1024;
 const WARM_UPS: usize = 3;
 const REPLAYS: usize = 25;
 
+/// How a mode's launches follow each other.
+pub(super) fn overlap(mode: Mode) -> Overlap {
+    match mode {
+        // A chain is what a decode step is: the library's own way to launch.
+        Mode::Pdl | Mode::Chain => Overlap::Programmatic,
+        Mode::Graph => Overlap::None,
+    }
+}
+
+/// The protocol, in words.
+pub(crate) fn protocol(mode: Mode) -> String {
+    let edges = match mode {
+        Mode::Graph => "launched one after the other",
+        Mode::Pdl => "launched by programmatic dependent launch",
+        Mode::Chain => "each on the result of the one before, launched by programmatic dependent launch",
+    };
+    format!(
+        "µs per call, median of {REPLAYS} replays of a CUDA graph over at least {} MB of distinct weights (cold L2), {edges}",
+        POOL >> 20
+    )
+}
+
+/// Copies of weights of so many bytes that a graph goes through.
+pub(crate) fn copies(bytes: usize) -> usize {
+    POOL.div_ceil(bytes.max(1)).clamp(2, MOST_COPIES)
+}
+
+/// Measures, and remembers the floors.
 pub(super) struct Clock {
-    what: &'static str,
-    overlap: Overlap,
+    mode: Mode,
+    stream: Stream,
+    readers: Readers,
 }
 
 impl Clock {
-    pub(super) fn new(mode: Mode) -> Self {
-        match mode {
-            Mode::Pdl => Clock {
-                what: "project_pdl",
-                overlap: Overlap::Programmatic,
-            },
-            Mode::Graph | Mode::Chain => Clock {
-                what: "project_graph",
-                overlap: Overlap::None,
-            },
-        }
+    pub(super) fn new(engine: &Engine, mode: Mode) -> Result<Self> {
+        Ok(Clock {
+            mode,
+            stream: engine.stream()?,
+            readers: Readers::default(),
+        })
     }
 }
 
 impl Meter for Clock {
     fn heading(&self) -> String {
         format!(
-            "µs per call, median of {REPLAYS} replays of a graph over {} MB of weights (cold L2); floor: only reading the same bytes\n\
-             layer               m     MB       µs    floor  ratio   TB/s  instance",
-            POOL >> 20
+            "{}; floor: only reading the same bytes\n\
+             {:<24} {:<16} {:>4} {:>6} {:>8} {:>8} {:>6} {:>6}  instance",
+            protocol(self.mode),
+            "what",
+            "layer",
+            "m",
+            "MB",
+            "us",
+            "floor",
+            "ratio",
+            "TB/s"
         )
     }
 
-    fn layer(&self, engine: &Engine, cases: &[Case], done: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
-        let Some(Case { shape, .. }) = cases.first() else {
-            return Ok(());
-        };
-        let stream = engine.stream()?;
-        let mut inputs = Inputs::new(0);
-        let weights = inputs.weights(shape.n() * shape.k());
-        for format in [PackFormat::Bf16, PackFormat::Window12] {
-            let first = engine.prepare_as(&weights, *shape, format)?;
-            let copies = POOL.div_ceil(first.bytes()).clamp(2, MOST_COPIES);
-            let others = (1..copies).map(|_| Ok(engine.prepare_as(&weights, *shape, format)?));
-            let copies = [Ok(first)].into_iter().chain(others).collect::<Result<Vec<_>>>()?;
-            let floor = self.floor(engine, &copies, &stream)?;
-            for case in cases {
-                let x = engine.upload(&inputs.x(case.m * shape.k()))?;
-                let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
-                let mut instance = "";
-                let us = per_call(engine, &stream, copies.len(), || {
-                    for projection in &copies {
-                        let plan = plan(&engine.request(projection, &x, case.m))?;
-                        instance = plan.map_or("", |plan| plan.instance.name);
-                        engine.project_as(plan.as_ref(), projection, &x, case.m, &mut y, &stream, self.overlap)?;
-                    }
-                    Ok(())
-                })?;
-                let mut row = Row::new(self.what, &copies[0], case, instance);
-                (row.us, row.floor_us, row.ratio) = (Some(us), Some(floor), Some(us / floor));
-                done(row)?;
-            }
-        }
+    fn copies(&self, bytes: usize) -> usize {
+        copies(bytes)
+    }
+
+    fn measure(&mut self, engine: &Engine, subject: &mut dyn Subject, row: &mut Row) -> Result<()> {
+        let (overlap, calls) = (overlap(self.mode), subject.copies());
+        let us = per_call(engine, &self.stream, calls, |stream| {
+            (0..calls).try_for_each(|copy| subject.queue(engine, copy, stream, overlap))
+        })?;
+        let floor = self
+            .readers
+            .floor(engine, (&subject.weight_bytes(), calls), &self.stream, overlap)?;
+        row.timed(us, floor, REPLAYS);
         Ok(())
     }
 
     fn show(&self, row: &Row) -> String {
-        let (us, floor, ratio) = (
-            row.us.unwrap_or(f64::NAN),
-            row.floor_us.unwrap_or(f64::NAN),
-            row.ratio.unwrap_or(f64::NAN),
-        );
-        let (mb, rate) = (row.bytes as f64 / 1e6, row.bytes as f64 / us / 1e6);
+        let number = |value: Option<f64>| value.unwrap_or(f64::NAN);
         format!(
-            "{:<16} {:>4} {mb:>6.1} {us:>8.2} {floor:>8.2} {ratio:>6.3} {rate:>6.2}  {}",
-            row.layer, row.m, row.instance
+            "{:<24} {:<16} {:>4} {:>6.1} {:>8.2} {:>8.2} {:>6.3} {:>6.2}  {}",
+            row.what,
+            row.layer,
+            row.m,
+            row.bytes as f64 / 1e6,
+            number(row.us),
+            number(row.floor_us),
+            number(row.ratio),
+            number(row.tb_per_s),
+            row.instance
         )
     }
 }
 
-impl Clock {
-    /// The best reader's time over the same copies.
-    fn floor(&self, engine: &Engine, copies: &[Projection], stream: &Stream) -> Result<f64> {
+/// Readers of memory: the floor that calls are compared with.
+#[derive(Default)]
+struct Readers {
+    /// Words to read, of no meaning.
+    data: Option<DeviceBuffer<u32>>,
+    /// Microseconds, by the bytes of a call's launches.
+    known: HashMap<Vec<usize>, f64>,
+}
+
+impl Readers {
+    /// The best reader's time for calls whose launches read so many bytes, each call other ones.
+    fn floor(
+        &mut self,
+        engine: &Engine,
+        (bytes, calls): (&[usize], usize),
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<f64> {
+        if let Some(&known) = self.known.get(bytes) {
+            return Ok(known);
+        }
+        // Readers take whole pieces of 16 bytes.
+        let words: Vec<usize> = bytes.iter().map(|bytes| bytes.next_multiple_of(16) / 4).collect();
+        let needed = words.iter().sum::<usize>() * calls;
+        if self.data.as_ref().is_none_or(|data| data.len() < needed) {
+            self.data = None;
+            self.data = Some(noise(engine, needed)?);
+        }
+        let Some(data) = &self.data else {
+            return Ok(f64::NAN);
+        };
         let mut best = f64::INFINITY;
-        for floor in FLOOR_READ {
-            let warps = engine.floor_ctas(floor) as usize * floor.warps;
-            let mut out = engine.zeroed(warps)?;
-            let us = per_call(engine, stream, copies.len(), || {
-                for projection in copies {
-                    engine.floor_read(floor, projection, &mut out, stream, self.overlap)?;
+        for reader in FLOOR_READ {
+            let mut out = engine.zeroed(engine.floor_ctas(reader) as usize * reader.warps)?;
+            let us = per_call(engine, stream, calls, |stream| {
+                let mut at = 0;
+                for len in std::iter::repeat_n(&words, calls).flatten() {
+                    let part = data.index(at..at + len);
+                    engine.floor_read_data(reader, &part, &mut out, stream, overlap)?;
+                    at += len;
                 }
                 Ok(())
             })?;
             best = best.min(us);
         }
+        self.known.insert(bytes.to_vec(), best);
         Ok(best)
     }
 }
 
-/// Microseconds per call of what `record` queues.
-fn per_call(
+/// Random words in device memory: a memory's speed may depend on what it holds.
+fn noise(engine: &Engine, len: usize) -> Result<DeviceBuffer<u32>> {
+    const PIECE: usize = 16 << 20;
+    let mut random = StdRng::seed_from_u64(0);
+    let piece: Vec<u32> = (0..PIECE.min(len)).map(|_| random.random()).collect();
+    let data = engine.zeroed(len)?;
+    for start in (0..len).step_by(PIECE) {
+        let end = len.min(start + PIECE);
+        let mut part = data.index(start..end);
+        part.copy_from(&piece[..end - start])
+            .map_err(|err| device_error("upload words to read", err))?;
+    }
+    Ok(data)
+}
+
+/// Microseconds per call of the `calls` that `record` queues.
+pub(crate) fn per_call(
     engine: &Engine,
     stream: &Stream,
     calls: usize,
-    record: impl FnOnce() -> hopper_proj::Result<()>,
+    record: impl FnOnce(&Stream) -> hopper_proj::Result<()>,
 ) -> Result<f64> {
-    let mut graph = engine.capture(stream, record)?;
+    let mut graph = engine.capture(stream, || record(stream))?;
     let event = || Event::new(EventFlags::DEFAULT).map_err(|err| device_error("create an event", err));
     let (start, end) = (event()?, event()?);
     let mut times = Vec::with_capacity(REPLAYS);

@@ -2,7 +2,7 @@
 
 use super::{Report, Row};
 use crate::error::Result;
-use crate::inputs::Inputs;
+use crate::inputs::{DEVIATION, Inputs};
 use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceSlice;
 use hopper_proj::cust::stream::Stream;
@@ -16,7 +16,7 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
         return Ok(());
     };
     let stream = engine.stream()?;
-    let weights = inputs.weights(shape.n() * shape.k());
+    let weights = inputs.weights(shape.n() * shape.k(), DEVIATION);
     let projections = [
         engine.prepare_for_many(&weights, *shape)?,
         engine.prepare_as(&weights, *shape, PackFormat::Window12)?,

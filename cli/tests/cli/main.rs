@@ -1,5 +1,6 @@
 //! The command line as a script sees it: arguments in; exit code, output and files out.
 
+mod benching;
 mod commands;
 mod common;
 mod packing;

@@ -6,16 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const SLICE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../tests/data/minilm-l6-v2-slice.safetensors"
-);
 const LAYER: &str = "encoder.layer.0.intermediate.dense.weight";
 
 fn stdout(args: &[&str]) -> String {
     let output = hopper_proj(args).assert().success().get_output().clone();
     assert!(output.stderr.is_empty(), "no progress where the output is piped");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// A file with a slice of a real layer.
+fn slice() -> String {
+    let folder = std::env::var("HOPPER_PROJ_TEST_DATA");
+    let folder = folder.unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").to_owned());
+    format!("{folder}/minilm-l6-v2-slice.safetensors")
 }
 
 fn inspect(path: &str) -> Vec<Value> {
@@ -97,17 +100,17 @@ fn a_file_comes_back_as_it_was() {
 fn real_weights_are_rounded_on_request_and_then_kept() {
     let scratch = Scratch::new();
     let (rounded, there, back) = (scratch.name("rounded"), scratch.name("packed"), scratch.name("back"));
-    let told = stdout(&["pack", SLICE, &there]);
+    let told = stdout(&["pack", &slice(), &there]);
     assert!(
         told.contains("packed 0 of 2 tensors"),
         "FP32 is never rounded unasked: {told}"
     );
-    let told = stdout(&["pack", SLICE, &rounded, "--cast", "bf16", "--format", "bf16"]);
+    let told = stdout(&["pack", &slice(), &rounded, "--cast", "bf16", "--format", "bf16"]);
     assert!(
         told.contains("rounded to BF16 (") && told.contains("0 became infinite"),
         "{told}"
     );
-    let told = stdout(&["pack", SLICE, &there, "--cast", "bf16"]);
+    let told = stdout(&["pack", &slice(), &there, "--cast", "bf16"]);
     assert!(
         told.contains(&format!("packed {LAYER} [256, 384] F32, rounded to BF16")),
         "{told}"

@@ -3,6 +3,9 @@
 //! Handles are opaque pointers, result codes and enumerations are plain integers: a value that a newer driver invents is
 //! then a number like any other, where a Rust `enum` would make it undefined behaviour.
 
+mod graph;
+
+pub use graph::*;
 pub use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
 /// A result code; 0 is success.

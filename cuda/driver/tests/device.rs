@@ -98,6 +98,17 @@ fn functions_are_found_by_name_and_version() {
         ("cuCtxCreate", 11030, cuCtxCreate_v2 as *const ()),
         ("cuGraphInstantiate", 11040, cuGraphInstantiate_v2 as *const ()),
         ("cuGraphInstantiate", 12000, cuGraphInstantiateWithFlags as *const ()),
+        ("cuStreamBeginCapture", 13000, cuStreamBeginCapture_v2 as *const ()),
+        ("cuStreamGetCaptureInfo", 11020, cuStreamGetCaptureInfo as *const ()),
+        ("cuStreamGetCaptureInfo", 12000, cuStreamGetCaptureInfo_v2 as *const ()),
+        ("cuStreamGetCaptureInfo", 13000, cuStreamGetCaptureInfo_v3 as *const ()),
+        ("cuGraphAddKernelNode", 11040, cuGraphAddKernelNode as *const ()),
+        ("cuGraphAddKernelNode", 12000, cuGraphAddKernelNode_v2 as *const ()),
+        ("cuGraphAddDependencies", 12000, cuGraphAddDependencies as *const ()),
+        ("cuGraphAddDependencies", 13000, cuGraphAddDependencies_v2 as *const ()),
+        ("cuGraphExecUpdate", 11040, cuGraphExecUpdate as *const ()),
+        ("cuGraphExecUpdate", 12000, cuGraphExecUpdate_v2 as *const ()),
+        ("cuGraphLaunch", 13000, cuGraphLaunch as *const ()),
         ("cuTexObjectCreate", 13000, cuTexObjectCreate as *const ()),
     ] {
         assert_eq!(

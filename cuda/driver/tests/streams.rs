@@ -141,17 +141,3 @@ fn streams_call_the_host() {
         INVALID_VALUE
     );
 }
-
-#[test]
-fn capture_is_not_emulated() {
-    let _context = Context::new();
-    let stream = handle!(cuStreamCreate(0));
-    let mut graph = null_mut();
-    assert_eq!(code!(cuStreamBeginCapture_v2(stream, 0)), NOT_SUPPORTED);
-    assert_eq!(code!(cuStreamEndCapture(stream, &mut graph)), NOT_SUPPORTED);
-    assert_eq!(
-        code!(cuGraphInstantiateWithFlags(&mut graph, null_mut(), 0)),
-        NOT_SUPPORTED
-    );
-    ok!(cuStreamSynchronize(stream));
-}

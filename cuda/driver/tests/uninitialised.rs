@@ -24,5 +24,5 @@ fn nothing_serves_before_it_is_started() {
     ok!(cuDeviceGetCount(&mut count));
     assert_eq!(count, 1);
     assert_eq!(code!(cuMemAlloc_v2(&mut address, 16)), INVALID_CONTEXT);
-    assert_eq!(code!(cuGraphLaunch(null_mut(), null_mut())), NOT_SUPPORTED);
+    assert_eq!(code!(cuGraphLaunch(null_mut(), null_mut())), INVALID_CONTEXT);
 }

@@ -8,6 +8,7 @@
 //! * a start for each wave of CTAs;
 //! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
 
+use super::measured::{self, Kernel, Op, Table};
 use super::{Verdict, device};
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemm, Loads, Purpose, gemms};
@@ -31,6 +32,40 @@ pub struct GemmRequest {
     pub multiprocessors: usize,
     /// Slices of K that the caller's workspace can join: 1 where there is none.
     pub max_slices: usize,
+    /// Instances that this device cannot be trusted with.
+    pub left_out: LeftOut,
+}
+
+/// Instances whose results were wrong when they were checked on the device at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// A bit for each of [`gemms`].
+    bits: u64,
+}
+
+impl LeftOut {
+    /// No instances.
+    pub const NONE: LeftOut = LeftOut { bits: 0 };
+
+    /// Adds an instance.
+    pub fn insert(&mut self, instance: &Gemm) {
+        self.bits |= Self::bit(instance);
+    }
+
+    /// Whether it is one of them.
+    pub fn contains(&self, instance: &Gemm) -> bool {
+        self.bits & Self::bit(instance) != 0
+    }
+
+    /// All of them, in the order of their table.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Gemm> {
+        gemms().filter(|instance| self.contains(instance))
+    }
+
+    fn bit(instance: &Gemm) -> u64 {
+        let at = gemms().position(|compiled| compiled == instance);
+        at.and_then(|at| 1u64.checked_shl(at as u32)).unwrap_or(0)
+    }
 }
 
 impl fmt::Display for GemmRequest {
@@ -55,7 +90,7 @@ pub const MAX_SLICES: usize = 16;
 const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
 
 /// CTAs per cluster that a launch may have.
-const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
+pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
 /// One way to split a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +127,9 @@ pub struct GemmPlan {
 pub fn gemm(request: &GemmRequest) -> Result<Option<GemmPlan>> {
     if request.m == 0 {
         return Ok(None);
+    }
+    if let Some(division) = measured_division(request) {
+        return launch_of(&division, request).map(Some);
     }
     let mut best: Option<(Division, f64)> = None;
     for (division, verdict) in gemm_candidates(request) {
@@ -147,6 +185,36 @@ pub fn gemm_candidates(request: &GemmRequest) -> impl Iterator<Item = (Division,
     })
 }
 
+/// The division that was measured to be the fastest. Beyond the measured numbers of tokens there is none: more tokens want another one.
+fn measured_division(request: &GemmRequest) -> Option<Division> {
+    measured::tables().find_map(|table| measured_of(table, request))
+}
+
+pub(super) fn measured_of(table: &Table, request: &GemmRequest) -> Option<Division> {
+    let op = match request.purpose {
+        Purpose::Product => Op::Project,
+        Purpose::Route => Op::Route,
+    };
+    let format = match (request.loads, request.terms) {
+        (Loads::Units(format), _) => format,
+        (_, 1) => Format::Bf16,
+        (_, 2) => Format::Bf16x2,
+        (_, 3) => Format::Bf16x3,
+        _ => return None,
+    };
+    let fits = |division: &Division| unfit(division, request).or_else(|| unwise(division, request)).is_none();
+    table.division((op, format, request.shape), request.m, fits)
+}
+
+/// Every division that can and should serve a request, the cheapest first.
+pub fn gemm_kernels(request: &GemmRequest) -> Vec<Kernel> {
+    let costs = gemm_candidates(request).filter_map(|(division, verdict)| match verdict {
+        Verdict::Cost(cost) => Some((Kernel::Gemm(division), cost)),
+        Verdict::Rejected(_) => None,
+    });
+    super::cheapest_first(costs)
+}
+
 fn refused(request: &GemmRequest, reason: &str) -> Error {
     Error::NoInstance {
         request: request.to_string(),
@@ -165,6 +233,9 @@ fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
     }
     if instance.loads != request.loads {
         return Some("loads its operands in another way");
+    }
+    if request.left_out.contains(instance) {
+        return Some("gave a wrong result when it was checked on this device");
     }
     (slices > request.max_slices).then_some("splits K over slices, and there is no workspace to join so many")
 }

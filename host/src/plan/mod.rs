@@ -1,18 +1,22 @@
 //! From a shape to a kernel instance and its launch: pure functions over tables, with no device in sight.
 //!
-//! A choice is made in two steps. Where the shape and the batch size were measured, [`MEASURED`] says which instance won. Elsewhere
+//! A choice is made in two steps. Where the shape and the batch size were [measured], the fastest instance is taken. Elsewhere
 //! every compiled instance is either rejected with a reason or given a cost by a small model of the device ([`candidates`] shows the
 //! list), and the cheapest wins; of two equally cheap ones, the one that stands first in the table of instances.
 
 mod gemm;
+pub mod measured;
 mod route;
 
-pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_with};
-pub use route::{FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_workspace};
+pub use gemm::{Division, GemmPlan, GemmRequest, LeftOut, MAX_SLICES, gemm, gemm_candidates, gemm_kernels, gemm_with};
+pub use route::{
+    FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_kernels, route_with, route_workspace,
+};
 
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemv, gemvs};
 use kernels_gpu::layout::UNIT_K;
+use measured::Kernel;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -69,61 +73,6 @@ pub struct Plan {
     pub shared_bytes: u32,
 }
 
-/// A measured winner: for this shape and up to this many tokens, this instance was fastest on an H200.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
-    /// Rows of W.
-    pub n: usize,
-    /// Columns of W.
-    pub k: usize,
-    /// The row holds up to this many tokens; beyond a shape's last row, that one walks the tokens.
-    pub max_m: usize,
-    /// The winner's name.
-    pub winner: &'static str,
-}
-
-const fn row(n: usize, k: usize, max_m: usize, winner: &'static str) -> Measured {
-    Measured { n, k, max_m, winner }
-}
-
-/// The measured winners, per format and shape in rising order of tokens. What was measured is the kernels' prototype, with one
-/// block of 16 rows per CTA; an instance with r row blocks stands in for a winner with r times its CTAs per cluster, which keeps
-/// the number of CTAs and, in whole stages of a ring, of bytes in flight. The stand-ins have not been timed.
-pub const MEASURED: &[Measured] = &[
-    row(2304, 8192, 8, "gemv_bf16_sm90_w8c4s2g1n1r2x8"),
-    row(2304, 8192, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
-    row(2304, 8192, 32, "gemv_bf16_sm90_w4c8s2g1n4r4x8"),
-    row(8192, 1024, 8, "gemv_bf16_sm90_w4c2s2g1n1r2x8"),
-    row(8192, 1024, 16, "gemv_bf16_sm90_w4c2s2g1n2r4x8"),
-    row(8192, 1024, 32, "gemv_bf16_sm90_w4c2s2g1n4r4x8"),
-    row(4096, 8192, 8, "gemv_bf16_sm90_w8c2s3g1n1r2x8"),
-    row(4096, 8192, 16, "gemv_bf16_sm90_w4c4s2g1n2r4x8"),
-    row(4096, 8192, 32, "gemv_bf16_sm90_w4c4s2g1n4r4x8"),
-    row(8192, 4096, 8, "gemv_bf16_sm90_w8c2s3g1n1r2x8"),
-    row(8192, 4096, 16, "gemv_bf16_sm90_w4c2s2g1n2r4x8"),
-    row(8192, 4096, 32, "gemv_bf16_sm90_w4c2s2g1n4r4x8"),
-    row(1024, 4096, 1, "gemv_bf16_sm90_w16c2s2g1n1r2x8"),
-    row(1024, 4096, 8, "gemv_bf16_sm90_w8c8s2g1n1r2x8"),
-    row(1024, 4096, 16, "gemv_bf16_sm90_w4c8s2g1n2r4x8"),
-    row(1024, 4096, 32, "gemv_bf16_sm90_w4c8s2g1n4r4x8"),
-    row(2304, 8192, 8, "gemv_window12_sm90_w8c4s3g1n1r2x8"),
-    row(2304, 8192, 16, "gemv_window12_sm90_w4c8s2g1n2r4x8"),
-    row(2304, 8192, 32, "gemv_window12_sm90_w4c8s2g1n4r4x8"),
-    row(8192, 1024, 8, "gemv_window12_sm90_w4c2s3g1n1r2x8"),
-    row(8192, 1024, 16, "gemv_window12_sm90_w4c2s2g1n2r4x8"),
-    row(8192, 1024, 32, "gemv_window12_sm90_w4c2s2g1n4r4x8"),
-    row(4096, 8192, 8, "gemv_window12_sm90_w8c2s3g1n1r2x8"),
-    row(4096, 8192, 16, "gemv_window12_sm90_w4c4s2g1n2r4x8"),
-    row(4096, 8192, 32, "gemv_window12_sm90_w4c4s2g1n4r4x8"),
-    row(8192, 4096, 8, "gemv_window12_sm90_w4c2s3g1n1r2x8"),
-    row(8192, 4096, 16, "gemv_window12_sm90_w4c2s2g1n2r4x8"),
-    row(8192, 4096, 32, "gemv_window12_sm90_w4c2s2g1n4r4x8"),
-    row(1024, 4096, 1, "gemv_window12_sm90_w8c4s3g1n1r2x8"),
-    row(1024, 4096, 8, "gemv_window12_sm90_w8c8s2g1n1r2x8"),
-    row(1024, 4096, 16, "gemv_window12_sm90_w4c8s2g1n2r4x8"),
-    row(1024, 4096, 32, "gemv_window12_sm90_w4c8s2g1n4r4x8"),
-];
-
 /// The device that the cost model describes: an H200, as measured with a cold L2.
 mod device {
     /// Streaming multiprocessors.
@@ -167,7 +116,7 @@ pub fn plan(request: &Request) -> Result<Option<Plan>> {
     if request.m == 0 {
         return Ok(None);
     }
-    let instance = match measured(request) {
+    let instance = match measured::gemv(request) {
         Some(instance) => instance,
         None => cheapest(request)?,
     };
@@ -199,6 +148,21 @@ pub fn candidates(request: &Request) -> impl Iterator<Item = (&'static Gemv, Ver
     })
 }
 
+/// Every instance that can and should serve a request, the cheapest first.
+pub fn kernels(request: &Request) -> Vec<Kernel> {
+    let costs = candidates(request).filter_map(|(instance, verdict)| match verdict {
+        Verdict::Cost(cost) => Some((Kernel::Gemv(instance), cost)),
+        Verdict::Rejected(_) => None,
+    });
+    cheapest_first(costs)
+}
+
+fn cheapest_first(costs: impl Iterator<Item = (Kernel, f64)>) -> Vec<Kernel> {
+    let mut costs: Vec<_> = costs.collect();
+    costs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    costs.into_iter().map(|(kernel, _)| kernel).collect()
+}
+
 /// The instance of that name.
 pub fn instance(name: &str) -> Option<&'static Gemv> {
     gemvs().find(|instance| instance.name == name)
@@ -224,23 +188,6 @@ fn gemv_launch(instance: &'static Gemv, shape: Shape, m: usize) -> Result<Plan> 
         cluster: [instance.cluster as u32, 1, 1],
         shared_bytes: instance.shared_bytes() as u32,
     })
-}
-
-/// The instance that won the measurement of this shape and batch size.
-fn measured(request: &Request) -> Option<&'static Gemv> {
-    if !request.x_aligned {
-        return None;
-    }
-    let of_shape = || {
-        MEASURED
-            .iter()
-            .filter(|row| (row.n, row.k) == (request.shape.n(), request.shape.k()))
-            .filter(|row| instance(row.winner).is_some_and(|winner| winner.format == request.format))
-    };
-    let row = of_shape()
-        .find(|row| request.m <= row.max_m)
-        .or_else(|| of_shape().next_back())?;
-    instance(row.winner)
 }
 
 fn cheapest(request: &Request) -> Result<&'static Gemv> {

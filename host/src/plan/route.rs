@@ -1,6 +1,7 @@
 //! A router's launch: a GEMV for few tokens, a matrix product for many.
 
-use super::{GemmPlan, GemmRequest, MAX_SLICES, Plan, WIDE_X, gemm};
+use super::measured::{self, Kernel};
+use super::{GemmPlan, GemmRequest, LeftOut, MAX_SLICES, Plan, WIDE_X, gemm, gemm_with};
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, GEMM, Gemv, Loads, PLAIN_GEMM, Purpose};
 use std::fmt;
@@ -26,6 +27,27 @@ pub struct RouteRequest {
     pub many: bool,
     /// Multiprocessors of the device.
     pub multiprocessors: usize,
+}
+
+impl RouteRequest {
+    /// The matrix product that serves it, if one does.
+    fn product(&self) -> Option<GemmRequest> {
+        (self.many && self.m > FEW_TOKENS).then_some(GemmRequest {
+            purpose: Purpose::Route,
+            terms: self.format.terms(),
+            shape: self.shape,
+            m: self.m,
+            loads: self.loads,
+            multiprocessors: self.multiprocessors,
+            max_slices: MAX_SLICES,
+            left_out: LeftOut::NONE,
+        })
+    }
+
+    /// Whether a GEMV loads x in the pieces in which it lies.
+    fn fits(&self, instance: &Gemv) -> bool {
+        (instance.x_values >= WIDE_X) == self.x_wide
+    }
 }
 
 impl fmt::Display for RouteRequest {
@@ -65,28 +87,62 @@ pub fn route(request: &RouteRequest) -> Result<Option<RoutePlan>> {
     if request.m == 0 {
         return Ok(None);
     }
-    if request.many && request.m > FEW_TOKENS {
-        let product = GemmRequest {
-            purpose: Purpose::Route,
-            terms: request.format.terms(),
-            shape: request.shape,
-            m: request.m,
-            loads: request.loads,
-            multiprocessors: request.multiprocessors,
-            max_slices: MAX_SLICES,
-        };
+    if let Some(product) = request.product() {
         return Ok(gemm(&product)?.map(RoutePlan::Many));
     }
     few(request).map(|plan| Some(RoutePlan::Few(plan)))
 }
 
+/// The launch of one given kernel, whether or not [`route`] would choose it.
+pub fn route_with(kernel: &Kernel, request: &RouteRequest) -> Result<Option<RoutePlan>> {
+    if request.m == 0 {
+        return Ok(None);
+    }
+    let refused = |reason: &str| Error::NoInstance {
+        request: request.to_string(),
+        reason: format!("{} {reason}", kernel.name()),
+    };
+    match (kernel, request.product()) {
+        (Kernel::Gemm(division), Some(product)) => Ok(gemm_with(division, &product)?.map(RoutePlan::Many)),
+        (Kernel::Gemm(_), None) => Err(refused("is for many tokens, and for row-major weights")),
+        (Kernel::Gemv(_), Some(_)) => Err(refused("is for few tokens")),
+        (Kernel::Gemv(instance), None) if !request.format.routes().contains(instance) => {
+            Err(refused("is no router over weights of this format"))
+        }
+        (Kernel::Gemv(instance), None) if !request.fits(instance) => Err(refused(
+            "loads x in pieces of another size than these rows of x are for",
+        )),
+        (Kernel::Gemv(instance), None) => {
+            let plan = super::gemv_launch(instance, request.shape, request.m)?;
+            Ok(Some(RoutePlan::Few(plan)))
+        }
+    }
+}
+
+/// Every kernel that [`route_with`] has a sensible launch of; of matrix products, those first that should be the fastest.
+pub fn route_kernels(request: &RouteRequest) -> Vec<Kernel> {
+    if request.m == 0 {
+        return Vec::new();
+    }
+    match request.product() {
+        Some(product) => super::gemm_kernels(&product),
+        None => {
+            let fitting = request.format.routes().iter().filter(|i| request.fits(i));
+            fitting.map(Kernel::Gemv).collect()
+        }
+    }
+}
+
 /// The smallest instance that takes all tokens at once, else the largest.
 fn few(request: &RouteRequest) -> Result<Plan> {
-    let fits = |i: &&Gemv| (i.x_values >= WIDE_X) == request.x_wide;
-    let instances = || request.format.routes().iter().filter(fits);
-    let instance = instances()
-        .filter(|i| i.tokens() >= request.m)
-        .min_by_key(|i| i.tokens())
+    let instances = || request.format.routes().iter().filter(|i| request.fits(i));
+    let smallest = || {
+        let holds_all = instances().filter(|i| i.tokens() >= request.m);
+        holds_all.min_by_key(|i| i.tokens())
+    };
+    // Every GEMV adds up a token's logits in the same order, so that the choice among them changes no bits.
+    let instance = measured::route_gemv(request, |i| request.fits(i))
+        .or_else(smallest)
         .or_else(|| instances().max_by_key(|i| i.tokens()));
     let instance = instance.ok_or_else(|| Error::NoInstance {
         request: request.to_string(),

@@ -18,27 +18,14 @@ fn chosen(n: usize, k: usize, m: usize) -> &'static str {
 }
 
 #[test]
-fn measured_rows_name_instances_that_fit_them() {
-    for row in MEASURED {
-        let winner = instance(row.winner).unwrap_or_else(|| panic!("{} is not compiled", row.winner));
-        assert!(row.max_m <= winner.tokens(), "{row:?}");
+fn measured_rows_are_what_is_planned() {
+    for row in measured::built_in().rows() {
+        let request = request_for(row.format, row.shape.n(), row.shape.k(), row.m);
         assert_eq!(
-            unfit(winner, &request_for(winner.format, row.n, row.k, row.max_m)),
-            None
+            plan(&request).unwrap().unwrap().instance.name,
+            row.kernel.name(),
+            "{row:?}"
         );
-        let request = request_for(winner.format, row.n, row.k, row.max_m);
-        assert_eq!(plan(&request).unwrap().unwrap().instance.name, row.winner);
-    }
-}
-
-#[test]
-fn measured_rows_stand_in_rising_order_once_each() {
-    let key = |row: &Measured| (instance(row.winner).unwrap().format, row.n, row.k);
-    let mut done = Vec::new();
-    for run in MEASURED.chunk_by(|a, b| key(a) == key(b)) {
-        assert!(!done.contains(&key(&run[0])), "{:?} stands apart from its like", run[0]);
-        done.push(key(&run[0]));
-        assert!(run.is_sorted_by(|a, b| a.max_m < b.max_m), "{run:?}");
     }
 }
 
@@ -47,7 +34,7 @@ fn every_muse_case_is_measured() {
     for case in Suite::Muse.cases().unwrap() {
         for format in [Format::Bf16, Format::Window12] {
             let request = request_for(format, case.shape.n(), case.shape.k(), case.m);
-            assert!(measured(&request).is_some(), "{case:?} {format:?}");
+            assert!(measured::gemv(&request).is_some(), "{case:?} {format:?}");
         }
     }
 }
@@ -138,7 +125,7 @@ proptest! {
         let verdicts: Vec<_> = candidates(&request).collect();
         let costs: Vec<f64> = verdicts.iter().filter_map(|(_, v)| if let Verdict::Cost(c) = v { Some(*c) } else { None }).collect();
         prop_assert!(costs.iter().all(|c| c.is_finite() && *c > 0.0));
-        if measured(&request).is_none() {
+        if measured::gemv(&request).is_none() {
             let (_, verdict) = verdicts.iter().find(|(i, _)| *i == chosen).unwrap();
             prop_assert_eq!(*verdict, Verdict::Cost(costs.iter().copied().fold(f64::INFINITY, f64::min)));
         }

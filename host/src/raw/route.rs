@@ -5,7 +5,8 @@ use super::many::{Matrix, NO_GATE, bytes, x_bytes};
 use super::tensor::{self, RowMajor};
 use super::{BF16, CUdeviceptr, CUstream, FP32, Kernels, Overlap, PACKED, aligned, check_apart, unknown};
 use crate::device::Result;
-use crate::plan::{GemmPlan, Plan, RoutePlan, RouteRequest, route};
+use crate::plan::measured::Kernel;
+use crate::plan::{GemmPlan, Plan, RoutePlan, RouteRequest, route, route_with};
 use crate::router::{BiasOn, Gate};
 use crate::{Error, Shape};
 use kernels_gpu::instances::{
@@ -196,6 +197,23 @@ impl Kernels {
         stream: CUstream,
         overlap: Overlap,
     ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.route_by(None, memory, gate, call, (stream, overlap)) }
+    }
+
+    /// [`Kernels::route`] with a kernel of choice, if one is given.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernels::route`].
+    pub unsafe fn route_by(
+        &self,
+        kernel: Option<&Kernel>,
+        memory: &RouterMemory<'_>,
+        gate: Option<&Gate>,
+        call: &RouteCall,
+        (stream, overlap): (CUstream, Overlap),
+    ) -> Result<()> {
         if call.m == 0 {
             return Ok(());
         }
@@ -206,9 +224,14 @@ impl Kernels {
             let m = memory.workspace.max_tokens.min(call.m - first);
             let part = call.part(first, m, memory.shape.n(), top_k);
             let gate = gate.map_or(NO_GATE, |gate| gate_args(gate, memory.bias, &part));
+            let request = memory.request(&part, self.multiprocessors);
+            let plan = match kernel {
+                Some(kernel) => route_with(kernel, &request),
+                None => route(&request),
+            };
             // SAFETY: as the caller promises; each plan is for the call.
             unsafe {
-                match route(&memory.request(&part, self.multiprocessors))? {
+                match plan? {
                     Some(RoutePlan::Few(plan)) => self.route_few(&plan, memory, gate, &part, stream, overlap)?,
                     Some(RoutePlan::Many(plan)) => self.route_many(&plan, memory, gate, &part, stream, overlap)?,
                     None => {}

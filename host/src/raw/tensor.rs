@@ -2,7 +2,7 @@
 
 use super::{CUdeviceptr, aligned};
 use crate::device::{Result, check};
-use crate::plan::GemmRequest;
+use crate::plan::{GemmRequest, LeftOut};
 use crate::weights::split::row_columns;
 use crate::{Error, Shape};
 use hopper_cuda_driver::ffi::{self, CUtensorMap};
@@ -57,6 +57,11 @@ impl RowMajor {
         self.address
     }
 
+    /// Bytes of the weights, all terms and the rows' padding included.
+    pub fn bytes(&self) -> usize {
+        self.terms * self.shape.n() * row_columns(self.shape) * size_of::<u16>()
+    }
+
     /// The weights' shape.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -81,6 +86,7 @@ impl RowMajor {
             },
             multiprocessors,
             max_slices: 1,
+            left_out: LeftOut::NONE,
         }
     }
 

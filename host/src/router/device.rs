@@ -4,7 +4,8 @@ use super::{Gate, RouterConfig};
 use crate::device::{Result, cust_error};
 use crate::engine::{Engine, Inner};
 use crate::instances::Format;
-use crate::plan::{FEW_TOKENS, RoutePlan, route, route_workspace};
+use crate::plan::measured::Kernel;
+use crate::plan::{FEW_TOKENS, RoutePlan, RouteRequest, route, route_kernels, route_workspace};
 use crate::raw::{Overlap, RouteCall, RouterMemory, RowMajor, Workspace};
 use crate::weights::split::Split;
 use crate::{Error, Shape};
@@ -229,6 +230,17 @@ impl Router {
     ///
     /// As with [`Engine::project`], buffers must outlive the launch, also those of which slices are passed.
     pub fn route(&self, tokens: Tokens<'_>, choices: Choices<'_>, stream: &Stream) -> Result<()> {
+        self.route_overlapping(tokens, choices, stream, Overlap::Programmatic)
+    }
+
+    /// [`Router::route`] with a say in the overlap with the kernel ahead.
+    pub fn route_overlapping(
+        &self,
+        tokens: Tokens<'_>,
+        choices: Choices<'_>,
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
         let Choices { ids, weights, logits } = choices;
         let (m, top_k) = (tokens.m, self.gate.top_k);
         Shape::check_len("ids", ids.len(), m, top_k)?;
@@ -242,24 +254,45 @@ impl Router {
             logits: logits.map_or(0, |logits| logits.as_device_ptr().as_raw()),
             ..self.call(&tokens)?
         };
-        self.launch(Some(&self.gate), &call, stream)
+        self.launch(None, Some(&self.gate), &call, (stream, overlap))
     }
 
     /// Queues the logits alone, `[m, experts]` in FP32, as [`Router::route`] does; a mask has no say in them.
     pub fn logits(&self, tokens: Tokens<'_>, logits: &mut DeviceSlice<f32>, stream: &Stream) -> Result<()> {
+        self.logits_by(None, tokens, logits, stream, Overlap::Programmatic)
+    }
+
+    /// [`Router::logits`] with a kernel of choice, if one is given, and a say in the overlap with the kernel ahead.
+    pub fn logits_by(
+        &self,
+        kernel: Option<&Kernel>,
+        tokens: Tokens<'_>,
+        logits: &mut DeviceSlice<f32>,
+        stream: &Stream,
+        overlap: Overlap,
+    ) -> Result<()> {
         Shape::check_len("logits", logits.len(), tokens.m, self.shape.n())?;
         let call = RouteCall {
             logits: logits.as_device_ptr().as_raw(),
             ..self.call(&tokens)?
         };
-        self.launch(None, &call, stream)
+        self.launch(kernel, None, &call, (stream, overlap))
     }
 
     /// What [`Router::route`] launches for these tokens; the first launch where there are several, `None` for no tokens.
     pub fn plan(&self, tokens: Tokens<'_>) -> Result<Option<RoutePlan>> {
-        let mut call = self.call(&tokens)?;
+        route(&self.request(&tokens)?)
+    }
+
+    /// The kernels that [`Router::logits_by`] takes for these tokens; of matrix products, those first that should be the fastest.
+    pub fn kernels(&self, tokens: Tokens<'_>) -> Result<Vec<Kernel>> {
+        Ok(route_kernels(&self.request(&tokens)?))
+    }
+
+    fn request(&self, tokens: &Tokens<'_>) -> Result<RouteRequest> {
+        let mut call = self.call(tokens)?;
         call.m = call.m.min(self.max_tokens);
-        route(&self.memory().request(&call, self.engine.kernels().multiprocessors()))
+        Ok(self.memory().request(&call, self.engine.kernels().multiprocessors()))
     }
 
     /// Experts × columns.
@@ -270,6 +303,11 @@ impl Router {
     /// How the weights are kept.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// Bytes of the weights in the order that the kernels for few tokens stream, all terms and padding included.
+    pub fn unit_bytes(&self) -> usize {
+        self.stored.units.len() * size_of::<u16>()
     }
 
     /// What is done with the logits.
@@ -342,9 +380,15 @@ impl Router {
         })
     }
 
-    fn launch(&self, gate: Option<&Gate>, call: &RouteCall, stream: &Stream) -> Result<()> {
+    fn launch(
+        &self,
+        kernel: Option<&Kernel>,
+        gate: Option<&Gate>,
+        call: &RouteCall,
+        (stream, overlap): (&Stream, Overlap),
+    ) -> Result<()> {
         self.engine.check_current()?;
-        let (memory, overlap) = (self.memory(), Overlap::Programmatic);
+        let memory = self.memory();
         // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch; 2. lengths were
         // checked, the slices are of live buffers up to here, and freeing device memory waits for work that uses it; 3. calls at the same
         // time harm the numbers alone, as the documentation says: every access stays inside the workspace; 4. only `prepare` writes
@@ -352,7 +396,7 @@ impl Router {
         unsafe {
             self.engine
                 .kernels()
-                .route(&memory, gate, call, stream.as_inner(), overlap)
+                .route_by(kernel, &memory, gate, call, (stream.as_inner(), overlap))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Contexts: one for the device that all share (the primary one), others on request, and each thread's stack of current ones.
 
+use super::capture;
 use super::device;
 use super::state::{Kind as _, STATE, lock, pointer, put, put_if_wanted};
 use super::stream::Stream;
@@ -176,7 +177,7 @@ pub(super) fn current() -> Answer<Arc<Context>> {
 }
 
 /// A context by its handle; null means the current one.
-fn named(handle: CUcontext) -> Answer<Arc<Context>> {
+pub(super) fn named(handle: CUcontext) -> Answer<Arc<Context>> {
     ready()?;
     if handle.is_null() {
         current_even_if_faulted()
@@ -187,6 +188,7 @@ fn named(handle: CUcontext) -> Answer<Arc<Context>> {
 
 /// Takes a context down, once its running work has ended.
 fn take_down(context: &Context) {
+    capture::context_gone(context.context);
     let _idle = lock(&context.work);
     STATE.remove_context(context.context);
 }
@@ -336,6 +338,8 @@ pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> An
 
 pub(crate) unsafe fn synchronize() -> Answer {
     let context = current()?;
+    capture::forbid_context(context.context)?;
+    capture::forbid_unsafe()?;
     lock(&context.work).settle();
     context.check()
 }

@@ -1,8 +1,11 @@
 //! Events. An event has happened when the call that records it returns; its time is the host clock's.
 
+use super::capture;
 use super::context::{Context, current, ready};
+use super::graph::Edge;
 use super::state::{STATE, lock, pointer, put};
 use super::stream;
+use super::task::Task;
 use crate::codes::{Answer, Code};
 use crate::types::*;
 use std::sync::{Arc, Mutex};
@@ -11,16 +14,47 @@ use std::time::Instant;
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 const FLAGS: c_uint = 7;
+/// `CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`: in a capture, a node of its own.
+pub(super) const EXTERNAL: c_uint = 1;
 
 pub(super) struct Event {
     /// The handle of its context.
     pub(super) context: usize,
+    pub(super) handle: usize,
     flags: c_uint,
-    recorded: Mutex<Option<Instant>>,
+    recorded: Mutex<Recorded>,
+}
+
+/// What an event stands for.
+#[derive(Clone, Default)]
+pub(super) enum Recorded {
+    #[default]
+    Nothing,
+    At(Instant),
+    /// The end of a stream in a capture, by the nodes that what follows it depends on.
+    Captured {
+        sequence: u64,
+        tail: Vec<Edge>,
+    },
+}
+
+impl Event {
+    /// Notes that everything before it has been done.
+    pub(super) fn happen(&self) {
+        self.stand_for(Recorded::At(Instant::now()));
+    }
+
+    pub(super) fn stand_for(&self, recorded: Recorded) {
+        *lock(&self.recorded) = recorded;
+    }
+
+    pub(super) fn recorded(&self) -> Recorded {
+        lock(&self.recorded).clone()
+    }
 }
 
 /// An event whose context is fit for work.
-fn find(handle: CUevent) -> Answer<Arc<Event>> {
+pub(super) fn find(handle: CUevent) -> Answer<Arc<Event>> {
     ready()?;
     let event = STATE.find::<Event>(handle.addr())?;
     STATE
@@ -45,6 +79,7 @@ pub(crate) unsafe fn create(event: *mut CUevent, flags: c_uint) -> Answer {
         handle,
         Arc::new(Event {
             context: context.context,
+            handle,
             flags,
             recorded: Mutex::default(),
         }),
@@ -63,31 +98,54 @@ pub(crate) unsafe fn record_with_flags(event: CUevent, stream: CUstream, flags: 
     if event.context != context.context {
         return Err(Code::INVALID_HANDLE);
     }
-    if flags > 1 {
+    if flags > EXTERNAL {
+        return Err(Code::INVALID_VALUE);
+    }
+    if let Some(mut recording) = capture::of(&stream)? {
+        return match flags {
+            EXTERNAL => recording.add(&context, Task::Record(event), false),
+            _ => recording.mark(&event),
+        };
+    }
+    if flags == EXTERNAL {
         return Err(Code::INVALID_VALUE);
     }
     let mut work = lock(&context.work);
     work.interrupt(&stream);
-    *lock(&event.recorded) = Some(Instant::now());
+    event.happen();
     Ok(())
 }
 
+/// An event that can be asked about.
+fn find_real(handle: CUevent) -> Answer<Arc<Event>> {
+    let event = find(handle)?;
+    if let Recorded::Captured { sequence, .. } = event.recorded() {
+        capture::invalidate(sequence);
+        return Err(Code::CAPTURED_EVENT);
+    }
+    Ok(event)
+}
+
 pub(crate) unsafe fn query(event: CUevent) -> Answer {
-    find(event).map(|_| ())
+    find_real(event)?;
+    capture::forbid_unsafe()
 }
 
 pub(crate) unsafe fn synchronize(event: CUevent) -> Answer {
-    find(event).map(|_| ())
+    find_real(event)?;
+    capture::forbid_unsafe()
 }
 
 pub(crate) unsafe fn elapsed(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Answer {
     let time = |event| {
-        let event = find(event)?;
+        let event = find_real(event)?;
         if event.flags & DISABLE_TIMING != 0 {
             return Err(Code::INVALID_HANDLE);
         }
-        let recorded = *lock(&event.recorded);
-        recorded.ok_or(Code::INVALID_HANDLE)
+        match event.recorded() {
+            Recorded::At(time) => Ok(time),
+            _ => Err(Code::INVALID_HANDLE),
+        }
     };
     let (start, end) = (time(start)?, time(end)?);
     let seconds = if end >= start {

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 const ARCHITECTURE: c_int = 90;
 
 pub(super) struct Function {
+    pub(super) handle: usize,
     /// The handle of its context.
     pub(super) context: usize,
     pub(super) module: Arc<Module>,
@@ -34,7 +35,7 @@ pub(super) struct Settings {
 }
 
 impl Function {
-    pub(super) fn new(module: Arc<Module>, info: EntryInfo) -> Function {
+    pub(super) fn new(handle: usize, module: Arc<Module>, info: EntryInfo) -> Function {
         let settings = Settings {
             max_dynamic: device::SHARED_DEFAULT.saturating_sub(info.static_shared),
             carveout: -1,
@@ -44,6 +45,7 @@ impl Function {
             scheduling: 0,
         };
         Function {
+            handle,
             context: module.context,
             module,
             info,

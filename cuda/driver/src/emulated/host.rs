@@ -1,5 +1,6 @@
 //! Page-locked host memory: ordinary host memory here, out of kernels' reach.
 
+use super::capture;
 use super::context::current;
 use super::state::{lock, put};
 use crate::codes::{Answer, Code};
@@ -32,6 +33,7 @@ pub(crate) unsafe fn alloc(host: *mut *mut c_void, bytes: usize) -> Answer {
 
 pub(crate) unsafe fn alloc_with_flags(host: *mut *mut c_void, bytes: usize, flags: c_uint) -> Answer {
     current()?;
+    capture::forbid_unsafe()?;
     if host.is_null() || bytes == 0 || flags & !ALLOC_FLAGS != 0 {
         return Err(Code::INVALID_VALUE);
     }
@@ -55,6 +57,7 @@ pub(crate) unsafe fn alloc_with_flags(host: *mut *mut c_void, bytes: usize, flag
 
 pub(crate) unsafe fn free(host: *mut c_void) -> Answer {
     current()?;
+    capture::forbid_unsafe()?;
     let mut blocks = lock(&BLOCKS);
     let layout = blocks
         .get(&host.addr())
@@ -68,6 +71,7 @@ pub(crate) unsafe fn free(host: *mut c_void) -> Answer {
 
 pub(crate) unsafe fn register(host: *mut c_void, bytes: usize, flags: c_uint) -> Answer {
     current()?;
+    capture::forbid_unsafe()?;
     let start = host.addr();
     let end = start.checked_add(bytes).ok_or(Code::INVALID_VALUE)?;
     if host.is_null() || bytes == 0 || flags & !REGISTER_FLAGS != 0 {
@@ -91,6 +95,7 @@ pub(crate) unsafe fn register(host: *mut c_void, bytes: usize, flags: c_uint) ->
 
 pub(crate) unsafe fn unregister(host: *mut c_void) -> Answer {
     current()?;
+    capture::forbid_unsafe()?;
     let mut blocks = lock(&BLOCKS);
     match blocks.get(&host.addr()) {
         Some(Block { layout: None, .. }) => {

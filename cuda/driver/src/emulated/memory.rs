@@ -1,8 +1,9 @@
 //! Device memory. A pointer is good in every context; the memory goes down with the context that allocated it.
 
+use super::capture;
 use super::context::{Context, current};
 use super::state::{STATE, lock, put, put_if_wanted};
-use super::stream;
+use super::stream::{self, Stream};
 use crate::codes::{Answer, Code};
 use crate::types::*;
 
@@ -45,12 +46,23 @@ fn free_anywhere(address: CUdeviceptr) -> Answer {
 }
 
 pub(crate) unsafe fn alloc(address: *mut CUdeviceptr, bytes: usize) -> Answer {
+    let context = current()?;
+    capture::forbid_unsafe()?;
     // SAFETY: the caller keeps the same promise.
-    unsafe { alloc_in(&*current()?, address, bytes) }
+    unsafe { alloc_in(&context, address, bytes) }
+}
+
+/// Graphs that allocate are not emulated.
+fn refuse_in_capture(stream: &Stream) -> Answer {
+    match capture::of(stream)? {
+        Some(recording) => Err(recording.refuse(Code::NOT_SUPPORTED)),
+        None => Ok(()),
+    }
 }
 
 pub(crate) unsafe fn alloc_async(address: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
+    refuse_in_capture(&stream)?;
     lock(&context.work).interrupt(&stream);
     // SAFETY: the caller keeps the same promise.
     unsafe { alloc_in(&context, address, bytes) }
@@ -58,11 +70,13 @@ pub(crate) unsafe fn alloc_async(address: *mut CUdeviceptr, bytes: usize, stream
 
 pub(crate) unsafe fn free(address: CUdeviceptr) -> Answer {
     current()?;
+    capture::forbid_unsafe()?;
     free_anywhere(address)
 }
 
 pub(crate) unsafe fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
+    refuse_in_capture(&stream)?;
     lock(&context.work).interrupt(&stream);
     free_anywhere(address)
 }

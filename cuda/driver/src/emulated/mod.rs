@@ -4,18 +4,22 @@
 //! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
 //! NVIDIA's driver is in use.
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod function;
+pub(crate) mod graph;
 pub(crate) mod host;
+mod kernel;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod occupancy;
 mod state;
 pub(crate) mod stream;
+mod task;
 pub(crate) mod tensor_map;
 
 pub use ptx_emulator::{Counters, Traffic};
@@ -47,6 +51,16 @@ pub fn take_counters() -> Counters {
     context::current_even_if_faulted()
         .map(|context| std::mem::take(&mut lock(&context.work).counters))
         .unwrap_or_default()
+}
+
+/// Runs something whose launches the current context's counters leave out, and with them whatever other threads launch there meanwhile.
+pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
+    let before = take_counters();
+    let result = run();
+    if let Ok(context) = context::current_even_if_faulted() {
+        lock(&context.work).counters = before;
+    }
+    result
 }
 
 /// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed gives the same

@@ -1,5 +1,6 @@
 //! Modules: PTX text, handed to the emulator.
 
+use super::capture;
 use super::context::current;
 use super::function::Function;
 use super::state::{Object, STATE, lock, pointer, put, put_if_wanted};
@@ -90,6 +91,7 @@ unsafe fn text<'a>(image: *const c_void) -> Result<&'a str, Refusal> {
 /// `module` must be null or valid for a write.
 unsafe fn load(module: *mut CUmodule, ptx: Result<&str, Refusal>) -> Result<(), Refusal> {
     let context = current()?;
+    capture::forbid_unsafe()?;
     if module.is_null() {
         return Err(Code::INVALID_VALUE.into());
     }
@@ -242,6 +244,7 @@ fn find(module: CUmodule) -> Answer<Arc<Module>> {
 
 pub(crate) unsafe fn unload(module: CUmodule) -> Answer {
     let module = find(module)?;
+    capture::forbid_unsafe()?;
     STATE.remove::<Module>(module.handle)?;
     STATE.remove_all(|object| matches!(object, Object::Function(function) if function.module.handle == module.handle));
     Ok(())
@@ -271,7 +274,7 @@ pub(crate) unsafe fn get_function(function: *mut CUfunction, module: CUmodule, n
     let mut functions = lock(&module.functions);
     let handle = *functions.entry(name.to_owned()).or_insert_with(|| {
         let handle = STATE.fresh();
-        STATE.insert(handle, Arc::new(Function::new(module.clone(), info)));
+        STATE.insert(handle, Arc::new(Function::new(handle, module.clone(), info)));
         handle
     });
     // SAFETY: the caller promises that `function` is valid for a write.

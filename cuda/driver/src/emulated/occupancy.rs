@@ -125,9 +125,9 @@ fn clusters_of(size: u32, per_sm: u32) -> u32 {
 pub(crate) unsafe fn clusters(clusters: *mut c_int, function: CUfunction, config: *const CUlaunchConfig) -> Answer {
     let function = function::find(function)?;
     // SAFETY: the caller promises that `config` is null or valid.
-    let request = unsafe { Request::read(config) }?;
-    let size = request.check(&function)?.iter().product();
-    let per_sm = per_sm(&function, request.block.iter().product(), request.dynamic_shared);
+    let shape = unsafe { Request::read(config) }?.shape;
+    let size = shape.check(&function)?.iter().product();
+    let per_sm = per_sm(&function, shape.block.iter().product(), shape.dynamic_shared);
     // SAFETY: the caller promises that `clusters` is valid for a write.
     unsafe { put(clusters, clusters_of(size, per_sm) as c_int) }
 }
@@ -139,9 +139,9 @@ pub(crate) unsafe fn potential_cluster_size(
 ) -> Answer {
     let function = function::find(function)?;
     // SAFETY: the caller promises that `config` is null or valid.
-    let request = unsafe { Request::read(config) }?;
-    let threads = request.block.iter().copied().fold(1, u32::saturating_mul);
-    let per_sm = per_sm(&function, threads, request.dynamic_shared);
+    let shape = unsafe { Request::read(config) }?.shape;
+    let threads = shape.block.iter().copied().fold(1, u32::saturating_mul);
+    let per_sm = per_sm(&function, threads, shape.dynamic_shared);
     let most = if super::state::lock(&function.settings).non_portable_cluster {
         CLUSTER_MAX
     } else {

@@ -7,6 +7,8 @@ use super::context::Context;
 use super::device;
 use super::event::Event;
 use super::function::Function;
+use super::graph::exec::Exec;
+use super::graph::{Graph, Named};
 use super::module::Module;
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -44,6 +46,9 @@ pub(super) enum Object {
     Function(Arc<Function>),
     Stream(Arc<Stream>),
     Event(Arc<Event>),
+    Graph(Arc<Graph>),
+    Named(Arc<Named>),
+    Exec(Arc<Exec>),
 }
 
 /// A kind of object that handles name.
@@ -83,7 +88,16 @@ macro_rules! kinds {
         }
     };
 }
-kinds! { Context wrong: INVALID_CONTEXT; Module; Function; Stream; Event; }
+kinds! {
+    Context wrong: INVALID_CONTEXT;
+    Module;
+    Function;
+    Stream;
+    Event;
+    Graph wrong: INVALID_VALUE;
+    Named wrong: INVALID_VALUE;
+    Exec wrong: INVALID_VALUE;
+}
 
 /// Locks, whatever a panicking holder may have left: every holder leaves its data whole between statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,8 +1,10 @@
 //! Streams. Work is done within the call that asks for it, so a stream is never busy when a call returns; what is kept is order.
 
+use super::capture;
 use super::context::{self, Context, current, ready};
-use super::event::Event;
+use super::event::{self, Event};
 use super::state::{STATE, lock, pointer, put};
+use super::task::{HostCall, Task, submit};
 use crate::codes::{Answer, Code};
 use crate::types::*;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ impl Stream {
     /// The default stream (`CU_STREAM_LEGACY`); null names it too.
     pub(super) const DEFAULT: usize = 1;
     /// The per-thread default stream; one serves all threads of a context, whose work is done one piece at a time anyway.
-    const PER_THREAD: usize = 2;
+    pub(super) const PER_THREAD: usize = 2;
 
     pub(super) fn defaults(context: usize) -> [Arc<Stream>; 2] {
         [Self::DEFAULT, Self::PER_THREAD].map(|handle| {
@@ -119,19 +121,13 @@ pub(crate) unsafe fn context(stream: CUstream, context: *mut CUcontext) -> Answe
 
 pub(crate) unsafe fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
     let (context, stream) = anywhere(stream)?;
-    STATE.find::<Event>(event.addr())?;
-    if flags > 1 {
+    let event = STATE.find::<Event>(event.addr())?;
+    if flags > event::EXTERNAL {
         return Err(Code::INVALID_VALUE);
     }
-    lock(&context.work).interrupt(&stream);
-    Ok(())
-}
-
-/// Calls the host in a stream's order: all work before it has been done by now.
-fn call_host(stream: CUstream, call: impl FnOnce()) -> Answer {
-    let (context, stream) = here(stream)?;
-    lock(&context.work).interrupt(&stream);
-    context::in_host_function(call);
+    if !capture::wait(&context, &stream, event, flags == event::EXTERNAL)? {
+        lock(&context.work).interrupt(&stream);
+    }
     Ok(())
 }
 
@@ -145,14 +141,22 @@ pub(crate) unsafe fn add_callback(
     if flags != 0 {
         return Err(Code::INVALID_VALUE);
     }
+    let (context, target) = here(stream)?;
+    if let Some(recording) = capture::of(&target)? {
+        return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
+    }
+    lock(&context.work).interrupt(&target);
     // SAFETY: the caller promises that the callback takes its data.
-    call_host(stream, || unsafe { callback(stream, 0, user_data) })
+    context::in_host_function(|| unsafe { callback(stream, 0, user_data) });
+    Ok(())
 }
 
 pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> Answer {
-    let function = function.ok_or(Code::INVALID_VALUE)?;
-    // SAFETY: the caller promises that the function takes its data.
-    call_host(stream, || unsafe { function(user_data) })
+    let call = HostCall::new(CUDA_HOST_NODE_PARAMS {
+        r#fn: function,
+        userData: user_data,
+    })?;
+    submit(here(stream)?, Task::Host(call))
 }
 
 pub(crate) unsafe fn query(stream: CUstream) -> Answer {
@@ -162,14 +166,12 @@ pub(crate) unsafe fn query(stream: CUstream) -> Answer {
 
 pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
     let (context, stream) = anywhere(stream)?;
+    if let Some(recording) = capture::of(&stream)? {
+        return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
+    }
+    capture::forbid_unsafe()?;
     lock(&context.work).interrupt(&stream);
     context.check()
-}
-
-pub(crate) unsafe fn is_capturing(stream: CUstream, status: *mut c_uint) -> Answer {
-    anywhere(stream)?;
-    // SAFETY: the caller promises that `status` is valid for a write.
-    unsafe { put(status, 0) }
 }
 
 pub(crate) unsafe fn destroy(stream: CUstream) -> Answer {
@@ -177,6 +179,7 @@ pub(crate) unsafe fn destroy(stream: CUstream) -> Answer {
     if stream.is_default() || stream.handle == Stream::PER_THREAD {
         return Err(Code::INVALID_HANDLE);
     }
+    capture::stream_gone(&stream);
     lock(&context.work).interrupt(&stream);
     STATE.remove::<Stream>(stream.handle).map(|_| ())
 }

@@ -3,6 +3,7 @@
 //! The signatures are those of NVIDIA's `cuda.h`. The newest name of a function that comes in versions is the one defined
 //! (`cuMemAlloc_v2`), as the header's macros have programs call it.
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod event;
@@ -11,6 +12,7 @@ pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod newer;
+pub(crate) mod newer_graph;
 pub(crate) mod proc_address;
 pub(crate) mod stream;
 pub(crate) mod unsupported;
@@ -20,6 +22,7 @@ use crate::table::Export;
 /// Every symbol of the crate.
 pub(crate) fn exports() -> impl Iterator<Item = &'static Export> {
     [
+        capture::EXPORTS,
         context::EXPORTS,
         device::EXPORTS,
         event::EXPORTS,
@@ -28,6 +31,7 @@ pub(crate) fn exports() -> impl Iterator<Item = &'static Export> {
         memory::EXPORTS,
         module::EXPORTS,
         newer::EXPORTS,
+        newer_graph::EXPORTS,
         proc_address::EXPORTS,
         stream::EXPORTS,
         unsupported::EXPORTS,

@@ -1,5 +1,5 @@
-//! Every function that `cust`'s bindings (CUDA 11.4) lack: launches with attributes, occupancy of clusters, tensor maps. Their
-//! callers see every result code as it is.
+//! Functions that `cust`'s bindings (CUDA 11.4) lack: launches with attributes, occupancy of clusters, tensor maps. Their callers see
+//! every result code as it is.
 
 use crate::table::driver_api;
 use crate::types::*;
@@ -21,7 +21,6 @@ driver_api! { Ours:
         function: CUfunction,
         config: *const CUlaunchConfig,
     ) => occupancy::potential_cluster_size;
-    cuGraphInstantiateWithParams(exec: *mut CUgraphExec, graph: CUgraph, parameters: *mut c_void) => unsupported;
     cuTensorMapEncodeTiled(
         map: *mut CUtensorMap,
         data_type: c_uint,

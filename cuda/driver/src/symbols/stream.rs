@@ -19,6 +19,5 @@ driver_api! { Cust:
     cuLaunchHostFunc(stream: CUstream, function: CUhostFn, user_data: *mut c_void) => stream::launch_host_func;
     cuStreamQuery(stream: CUstream) => stream::query;
     cuStreamSynchronize(stream: CUstream) => stream::synchronize;
-    cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) => stream::is_capturing;
     cuStreamDestroy_v2(stream: CUstream) => stream::destroy;
 }

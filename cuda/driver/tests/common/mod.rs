@@ -18,7 +18,10 @@ pub const NO_BINARY_FOR_GPU: u32 = 209;
 pub const UNSUPPORTED_LIMIT: u32 = 215;
 pub const INVALID_PTX: u32 = 218;
 pub const FILE_NOT_FOUND: u32 = 301;
+pub const OPERATING_SYSTEM: u32 = 304;
 pub const INVALID_HANDLE: u32 = 400;
+pub const ILLEGAL_STATE: u32 = 401;
+pub const LOSSY_QUERY: u32 = 402;
 pub const NOT_FOUND: u32 = 500;
 pub const ILLEGAL_ADDRESS: u32 = 700;
 pub const LAUNCH_TIMEOUT: u32 = 702;
@@ -29,6 +32,16 @@ pub const MISALIGNED_ADDRESS: u32 = 716;
 pub const LAUNCH_FAILED: u32 = 719;
 pub const NOT_PERMITTED: u32 = 800;
 pub const NOT_SUPPORTED: u32 = 801;
+pub const STREAM_CAPTURE_UNSUPPORTED: u32 = 900;
+pub const STREAM_CAPTURE_INVALIDATED: u32 = 901;
+pub const STREAM_CAPTURE_MERGE: u32 = 902;
+pub const STREAM_CAPTURE_UNMATCHED: u32 = 903;
+pub const STREAM_CAPTURE_UNJOINED: u32 = 904;
+pub const STREAM_CAPTURE_ISOLATION: u32 = 905;
+pub const STREAM_CAPTURE_IMPLICIT: u32 = 906;
+pub const CAPTURED_EVENT: u32 = 907;
+pub const STREAM_CAPTURE_WRONG_THREAD: u32 = 908;
+pub const GRAPH_EXEC_UPDATE_FAILURE: u32 = 910;
 pub const INVALID_CLUSTER_SIZE: u32 = 912;
 pub const UNKNOWN: u32 = 999;
 
@@ -165,4 +178,82 @@ pub fn launch(config: &CUlaunchConfig, function: CUfunction, parameters: &[*cons
 /// A parameter for [`launch`].
 pub fn parameter<T>(value: &T) -> *const c_void {
     std::ptr::from_ref(value).cast()
+}
+
+/// Launches with attributes on a stream.
+pub fn launch_on(stream: CUstream, attributes: &[CUlaunchAttribute], function: CUfunction, buffer: CUdeviceptr) -> u32 {
+    let config = CUlaunchConfig {
+        hStream: stream,
+        attrs: attributes.as_ptr(),
+        numAttrs: attributes.len() as u32,
+        ..config(1, 1)
+    };
+    launch(&config, function, &[parameter(&buffer)])
+}
+
+/// Captures what is queued on a stream, minding nothing but the calling thread.
+pub fn capture(stream: CUstream, queue: impl FnOnce()) -> CUgraph {
+    ok!(cuStreamBeginCapture_v2(stream, stream_capture_mode::THREAD_LOCAL));
+    queue();
+    let mut graph = null_mut();
+    ok!(cuStreamEndCapture(stream, &mut graph));
+    graph
+}
+
+/// Whether a stream is being captured, and whether the capture is still good.
+pub fn status(stream: CUstream) -> u32 {
+    let mut status = 9;
+    ok!(cuStreamIsCapturing(stream, &mut status));
+    status
+}
+
+/// A graph made executable.
+pub fn executable(graph: CUgraph) -> CUgraphExec {
+    handle!(cuGraphInstantiateWithFlags(graph, 0))
+}
+
+/// The nodes of a graph.
+pub fn nodes(graph: CUgraph) -> Vec<CUgraphNode> {
+    let mut count = 0;
+    ok!(cuGraphGetNodes(graph, null_mut(), &mut count));
+    let mut nodes = vec![null_mut(); count];
+    ok!(cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count));
+    nodes
+}
+
+/// What a node is.
+pub fn node_kind(node: CUgraphNode) -> u32 {
+    let mut kind = 99;
+    ok!(cuGraphNodeGetType(node, &mut kind));
+    kind
+}
+
+/// The edges of a graph, by the places of their nodes among its nodes, and their types.
+pub fn edges(graph: CUgraph) -> Vec<(usize, usize, u8)> {
+    let (nodes, mut count) = (nodes(graph), 0);
+    ok!(cuGraphGetEdges_v2(
+        graph,
+        null_mut(),
+        null_mut(),
+        null_mut(),
+        &mut count
+    ));
+    let (mut from, mut to) = (vec![null_mut(); count], vec![null_mut(); count]);
+    let mut data = vec![CUgraphEdgeData::default(); count];
+    ok!(cuGraphGetEdges_v2(
+        graph,
+        from.as_mut_ptr(),
+        to.as_mut_ptr(),
+        data.as_mut_ptr(),
+        &mut count
+    ));
+    let place = |node| {
+        nodes
+            .iter()
+            .position(|&known| known == node)
+            .expect("a node of the graph")
+    };
+    (0..count)
+        .map(|at| (place(from[at]), place(to[at]), data[at].r#type))
+        .collect()
 }

@@ -1,0 +1,286 @@
+//! What is measured: calls, each on any of several copies of its weights.
+
+use crate::error::Result;
+use crate::inputs::Inputs;
+use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::cust::stream::Stream;
+use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::raw::{Overlap, RowMajor, Weights};
+use hopper_proj::router::{Choices, Router, Tokens};
+use hopper_proj::{Engine, Projection, bf16, device_error};
+
+/// A call at one number of tokens.
+pub(super) trait Subject {
+    /// Copies of the weights.
+    fn copies(&self) -> usize;
+    /// The bytes of weights that each launch of a call reads, padding and exceptions included.
+    fn weight_bytes(&self) -> Vec<usize>;
+    /// The kernels that a call launches.
+    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String>;
+    /// Queues a call on one copy.
+    fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()>;
+    /// The memory that a call on the first copy touches.
+    fn memory(&self) -> Vec<Memory>;
+}
+
+/// A part of the memory that a call touches.
+pub(super) struct Memory {
+    pub(super) name: &'static str,
+    /// Of its allocations.
+    pub(super) addresses: Vec<u64>,
+    /// Bytes that must be moved at the least.
+    pub(super) least: usize,
+    /// Whether writes are what is counted; else reads are.
+    pub(super) written: bool,
+}
+
+impl Memory {
+    fn read(name: &'static str, addresses: Vec<u64>, least: usize) -> Self {
+        Memory {
+            name,
+            addresses,
+            least,
+            written: false,
+        }
+    }
+
+    fn written(name: &'static str, addresses: Vec<u64>, least: usize) -> Self {
+        Memory {
+            name,
+            addresses,
+            least,
+            written: true,
+        }
+    }
+}
+
+/// A kernel's name, or a word that there is none.
+fn named(kernel: Option<&'static str>) -> &'static str {
+    kernel.unwrap_or("none")
+}
+
+/// Device memory that no kernel has written yet.
+pub(super) fn blank(engine: &Engine, len: usize) -> Result<DeviceBuffer<u16>> {
+    Ok(engine.upload(&vec![bf16::NAN; len])?)
+}
+
+/// Every allocation of packed weights.
+fn weights_of(projection: &Projection) -> Vec<u64> {
+    let mut addresses = vec![projection.pointer()];
+    if let Weights::Window12 { starts, exceptions, .. } = projection.weights() {
+        addresses.extend([starts, exceptions]);
+    }
+    addresses.extend(projection.row_major().map(RowMajor::address));
+    addresses
+}
+
+/// The bytes of the weights that a projection of `m` tokens reads: packed ones, or row-major ones for many tokens.
+fn bytes_of(projection: &Projection, m: usize) -> usize {
+    let rows = projection.row_major().filter(|_| m > FEW_TOKENS);
+    rows.map_or_else(|| projection.bytes(), RowMajor::bytes)
+}
+
+/// Independent projections.
+pub(super) struct Dense<'a> {
+    copies: &'a [Projection],
+    m: usize,
+    x: DeviceBuffer<u16>,
+    y: DeviceBuffer<u16>,
+}
+
+impl<'a> Dense<'a> {
+    pub(super) fn new(engine: &Engine, copies: &'a [Projection], m: usize, inputs: &mut Inputs) -> Result<Self> {
+        let shape = copies[0].shape();
+        Ok(Dense {
+            copies,
+            m,
+            x: engine.upload(&inputs.x(m * shape.k()))?,
+            y: blank(engine, m * shape.n())?,
+        })
+    }
+}
+
+impl Subject for Dense<'_> {
+    fn copies(&self) -> usize {
+        self.copies.len()
+    }
+
+    fn weight_bytes(&self) -> Vec<usize> {
+        vec![bytes_of(&self.copies[0], self.m)]
+    }
+
+    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
+        let kernel = engine.kernel(&self.copies[0], &self.x, self.m)?;
+        Ok(named(kernel).to_owned())
+    }
+
+    fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
+        engine.project_overlapping(&self.copies[copy], &self.x, self.m, &mut self.y, stream, overlap)
+    }
+
+    fn memory(&self) -> Vec<Memory> {
+        let (x, y) = (&self.x, &self.y);
+        vec![
+            Memory::read(
+                "weights",
+                weights_of(&self.copies[0]),
+                bytes_of(&self.copies[0], self.m),
+            ),
+            Memory::read("x", vec![x.as_device_ptr().as_raw()], x.len() * 2),
+            Memory::written("y", vec![y.as_device_ptr().as_raw()], y.len() * 2),
+        ]
+    }
+}
+
+/// Pairs of projections, each on the result of the one before: down to fewer values and up again.
+pub(super) struct Chain<'a> {
+    down: &'a [Projection],
+    up: &'a [Projection],
+    m: usize,
+    wide: DeviceBuffer<u16>,
+    narrow: DeviceBuffer<u16>,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(
+        engine: &Engine,
+        (down, up): (&'a [Projection], &'a [Projection]),
+        m: usize,
+        inputs: &mut Inputs,
+    ) -> Result<Self> {
+        let shape = down[0].shape();
+        Ok(Chain {
+            down,
+            up,
+            m,
+            wide: engine.upload(&inputs.x(m * shape.k()))?,
+            narrow: blank(engine, m * shape.n())?,
+        })
+    }
+}
+
+impl Subject for Chain<'_> {
+    fn copies(&self) -> usize {
+        self.down.len().min(self.up.len())
+    }
+
+    fn weight_bytes(&self) -> Vec<usize> {
+        vec![bytes_of(&self.down[0], self.m), bytes_of(&self.up[0], self.m)]
+    }
+
+    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
+        let down = engine.kernel(&self.down[0], &self.wide, self.m)?;
+        let up = engine.kernel(&self.up[0], &self.narrow, self.m)?;
+        Ok(format!("{}+{}", named(down), named(up)))
+    }
+
+    fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
+        let Chain {
+            down,
+            up,
+            m,
+            wide,
+            narrow,
+        } = self;
+        engine.project_overlapping(&down[copy], wide, *m, narrow, stream, overlap)?;
+        engine.project_overlapping(&up[copy], narrow, *m, wide, stream, overlap)
+    }
+
+    fn memory(&self) -> Vec<Memory> {
+        let (wide, narrow) = (&self.wide, &self.narrow);
+        let values = vec![wide.as_device_ptr().as_raw(), narrow.as_device_ptr().as_raw()];
+        let bytes = (wide.len() + narrow.len()) * 2;
+        let weights = [weights_of(&self.down[0]), weights_of(&self.up[0])].concat();
+        vec![
+            Memory::read("weights", weights, self.weight_bytes().iter().sum()),
+            Memory::read("x", values.clone(), bytes),
+            Memory::written("y", values, bytes),
+        ]
+    }
+}
+
+/// A router: the whole gate, or its logits alone.
+pub(super) struct Routing<'a> {
+    copies: &'a [Router],
+    m: usize,
+    x: DeviceBuffer<u16>,
+    ids: DeviceBuffer<i32>,
+    weights: DeviceBuffer<f32>,
+    /// Given where they alone are asked for.
+    logits: Option<DeviceBuffer<f32>>,
+}
+
+impl<'a> Routing<'a> {
+    pub(super) fn new(
+        engine: &Engine,
+        copies: &'a [Router],
+        (m, logits_alone): (usize, bool),
+        inputs: &mut Inputs,
+    ) -> Result<Self> {
+        let (shape, chosen) = (copies[0].shape(), m * copies[0].gate().top_k());
+        let failed = |err| device_error("make room for a router's results", err);
+        let logits = logits_alone.then(|| DeviceBuffer::from_slice(&vec![f32::NAN; m * shape.n()]));
+        Ok(Routing {
+            copies,
+            m,
+            x: engine.upload(&inputs.x(m * shape.k()))?,
+            ids: DeviceBuffer::from_slice(&vec![i32::MIN; chosen]).map_err(failed)?,
+            weights: DeviceBuffer::from_slice(&vec![f32::NAN; chosen]).map_err(failed)?,
+            logits: logits.transpose().map_err(failed)?,
+        })
+    }
+}
+
+/// The same of a router.
+fn router_bytes(router: &Router, m: usize) -> usize {
+    let rows = router.memory().rows.filter(|_| m > FEW_TOKENS);
+    rows.map_or_else(|| router.unit_bytes(), RowMajor::bytes)
+}
+
+impl Subject for Routing<'_> {
+    fn copies(&self) -> usize {
+        self.copies.len()
+    }
+
+    fn weight_bytes(&self) -> Vec<usize> {
+        vec![router_bytes(&self.copies[0], self.m)]
+    }
+
+    fn instance(&self, _: &Engine) -> hopper_proj::Result<String> {
+        let plan = self.copies[0].plan(Tokens::new(&self.x, self.m))?;
+        Ok(named(plan.map(|plan| plan.name())).to_owned())
+    }
+
+    fn queue(&mut self, _: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
+        let (router, tokens) = (&self.copies[copy], Tokens::new(&self.x, self.m));
+        if let Some(logits) = &mut self.logits {
+            return router.logits_by(None, tokens, logits, stream, overlap);
+        }
+        let choices = Choices {
+            ids: &mut self.ids,
+            weights: &mut self.weights,
+            logits: None,
+        };
+        router.route_overlapping(tokens, choices, stream, overlap)
+    }
+
+    fn memory(&self) -> Vec<Memory> {
+        let memory = self.copies[0].memory();
+        let rows = memory.rows.map(|rows| rows.address());
+        let weights = [memory.units].into_iter().chain(rows).collect();
+        let result = match &self.logits {
+            Some(logits) => Memory::written("logits", vec![logits.as_device_ptr().as_raw()], logits.len() * 4),
+            None => {
+                let parts = vec![self.ids.as_device_ptr().as_raw(), self.weights.as_device_ptr().as_raw()];
+                Memory::written("choices", parts, (self.ids.len() + self.weights.len()) * 4)
+            }
+        };
+        let sums = vec![memory.workspace.sums, memory.workspace.shared_sums];
+        vec![
+            Memory::read("weights", weights, router_bytes(&self.copies[0], self.m)),
+            Memory::read("x", vec![self.x.as_device_ptr().as_raw()], self.x.len() * 2),
+            result,
+            Memory::written("sums", sums, 0),
+        ]
+    }
+}

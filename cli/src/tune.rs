@@ -1,0 +1,208 @@
+//! `tune`: which kernel is the fastest for each shape, measured, as a table that plans are made with.
+
+use crate::args::Tune;
+use crate::bench::{FORMATS, copied, copies, per_call, prepared};
+use crate::error::{Error, Result};
+use crate::inputs::{DEVIATION, Inputs};
+use crate::{device, progress, record};
+use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::cust::stream::Stream;
+use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::plan::measured::{Kernel, Measurement, Op, TABLE_VARIABLE, Table};
+use hopper_proj::raw::Overlap;
+use hopper_proj::router::{Router, RouterOptions, RouterWeights, Tokens};
+use hopper_proj::suites::{Case, RouterCase, Suite};
+use hopper_proj::{DriverInUse, Engine, Shape, bf16, device_error, instances};
+use indicatif::ProgressBar;
+use std::io::{Write, stdout};
+
+/// Kernels that are measured for a request, the cheapest by the plan's model first. There are hundreds of ways to divide a matrix product.
+const MOST_KERNELS: usize = 32;
+/// What a decode step has: launches that overlap.
+const OVERLAP: Overlap = Overlap::Programmatic;
+
+pub(crate) fn run(args: &Tune) -> Result<()> {
+    let (cases, router_cases) = asked_for(args)?;
+    let engine = device::open(args.device)?;
+    if engine.device().driver != DriverInUse::Cuda {
+        return Err(Error::NoTimes {
+            what: "a table of measurements cannot be made here; plans follow the library's own table and its model",
+        });
+    }
+    writeln!(stdout().lock(), "{}", device::line(engine.device()))?;
+    let mut tuning = Tuning {
+        stream: engine.stream()?,
+        engine: &engine,
+        date: record::today(),
+        inputs: Inputs::new(0),
+        bar: progress::bar(FORMATS.len() * cases.len() + router_cases.len()),
+        rows: Vec::new(),
+    };
+    for layer in cases.chunk_by(|a, b| a.shape == b.shape) {
+        tuning.dense(layer)?;
+    }
+    for layer in router_cases.chunk_by(|a, b| a.shape == b.shape) {
+        tuning.routers(layer)?;
+    }
+    tuning.bar.finish_and_clear();
+    let table = Table::new(tuning.rows);
+    std::fs::write(&args.out, table.to_string()).map_err(|source| Error::File {
+        path: args.out.clone(),
+        source,
+    })?;
+    writeln!(
+        stdout().lock(),
+        "{} measurements → {out}; plans follow them where {TABLE_VARIABLE}={out}",
+        table.rows().len(),
+        out = args.out.display()
+    )?;
+    Ok(())
+}
+
+/// Layers of one shape stand together.
+fn asked_for(args: &Tune) -> Result<(Vec<Case>, Vec<RouterCase>)> {
+    let (mut cases, mut router_cases) = (Vec::new(), Vec::new());
+    let mut suites: Vec<Suite> = args.suite.iter().map(|&name| name.into()).collect();
+    if suites.is_empty() && args.shape.is_empty() {
+        suites.push(Suite::Muse);
+    }
+    for suite in suites {
+        cases.extend(suite.cases()?);
+        router_cases.extend(suite.router_cases()?);
+    }
+    for &[n, k, m] in &args.shape {
+        let shape = Shape::new(n, k)?;
+        cases.push(Case {
+            layer: "shape",
+            shape,
+            m,
+        });
+    }
+    let key = |case: &Case| (case.shape.n(), case.shape.k(), case.m);
+    cases.sort_by_key(key);
+    cases.dedup_by_key(|case| key(case));
+    Ok((cases, router_cases))
+}
+
+struct Tuning<'a> {
+    engine: &'a Engine,
+    stream: Stream,
+    date: String,
+    inputs: Inputs,
+    bar: ProgressBar,
+    rows: Vec<Measurement>,
+}
+
+impl Tuning<'_> {
+    fn dense(&mut self, layer: &[Case]) -> Result<()> {
+        let Some(Case { shape, .. }) = layer.first() else {
+            return Ok(());
+        };
+        let engine = self.engine;
+        let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
+        let many = layer.iter().any(|case| case.m > FEW_TOKENS);
+        for format in FORMATS {
+            let copies = prepared(engine, &weights, *shape, (format, many), copies)?;
+            for case in layer {
+                let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
+                let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
+                let kernels = engine.choices(&copies[0], &x, case.m);
+                self.measure(
+                    (Op::Project, copies[0].format()),
+                    (*shape, case.m),
+                    kernels,
+                    copies.len(),
+                    |kernel, stream| {
+                        copies
+                            .iter()
+                            .try_for_each(|copy| engine.project_by(kernel, copy, &x, case.m, &mut y, stream, OVERLAP))
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn routers(&mut self, layer: &[RouterCase]) -> Result<()> {
+        let Some(RouterCase { shape, config, .. }) = layer.first() else {
+            return Ok(());
+        };
+        let engine = self.engine;
+        let weights = self.inputs.fp32_weights(shape.n() * shape.k());
+        let most = layer.iter().map(|case| case.m).max().unwrap_or(1);
+        let options = RouterOptions::default().max_tokens(most);
+        let prepare = || Router::prepare(engine, RouterWeights::Fp32(&weights), *shape, config, options);
+        let copies = copied(prepare, |router| copies(router.unit_bytes()))?;
+        for case in layer {
+            let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
+            let mut logits = DeviceBuffer::from_slice(&vec![f32::NAN; case.m * shape.n()])
+                .map_err(|err| device_error("make room for logits", err))?;
+            let tokens = Tokens::new(&x, case.m);
+            let kernels = copies[0].kernels(tokens)?;
+            self.measure(
+                (Op::Route, copies[0].format()),
+                (*shape, case.m),
+                kernels,
+                copies.len(),
+                |kernel, stream| {
+                    let mut each = copies.iter();
+                    each.try_for_each(|copy| copy.logits_by(Some(kernel), tokens, &mut logits, stream, OVERLAP))
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Measures each kernel on `calls` calls that `queue` queues, and shows the fastest.
+    fn measure(
+        &mut self,
+        (op, format): (Op, instances::Format),
+        (shape, m): (Shape, usize),
+        kernels: Vec<Kernel>,
+        calls: usize,
+        mut queue: impl FnMut(&Kernel, &Stream) -> hopper_proj::Result<()>,
+    ) -> Result<()> {
+        let mut best: Option<(f64, Kernel)> = None;
+        for kernel in kernels.into_iter().take(MOST_KERNELS) {
+            let us = per_call(self.engine, &self.stream, calls, |stream| queue(&kernel, stream))?;
+            if best.is_none_or(|(least, _)| us < least) {
+                best = Some((us, kernel));
+            }
+            self.rows.push(Measurement {
+                gpu: self.engine.device().name.clone(),
+                date: self.date.clone(),
+                source: concat!("hopper-proj tune ", env!("CARGO_PKG_VERSION")).to_owned(),
+                op,
+                format,
+                shape,
+                m,
+                kernel,
+                us: Some(us),
+            });
+        }
+        self.bar.inc(1);
+        if let Some((us, kernel)) = best {
+            let line = format!(
+                "{} {shape} {} m={m}: {us:.2} µs by {}",
+                op.name(),
+                format.name(),
+                told(&kernel)
+            );
+            self.bar.suspend(|| writeln!(stdout().lock(), "{line}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A kernel with its division.
+fn told(kernel: &Kernel) -> String {
+    match kernel {
+        Kernel::Gemm(division) => format!(
+            "{} in clusters of {}, {} slices of K",
+            kernel.name(),
+            division.cluster,
+            division.slices
+        ),
+        _ => kernel.name().to_owned(),
+    }
+}

@@ -1,0 +1,273 @@
+//! Graphs: pieces of work and what each depends on. A graph belongs to the context that was current when it was made, and goes down with
+//! it; its nodes may do work of others.
+
+pub(crate) mod dot;
+pub(crate) mod edge;
+pub(crate) mod exec;
+pub(crate) mod node;
+mod program;
+
+use super::context::{Context, current, ready};
+use super::state::{STATE, lock, pointer, put, put_if_wanted};
+use super::task::Task;
+use crate::codes::{Answer, Code};
+use crate::types::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+pub(super) struct Graph {
+    pub(super) handle: usize,
+    /// The handle of its context.
+    pub(super) context: usize,
+    /// Whether it is part of a node, and goes with it.
+    embedded: bool,
+    /// Whether a capture is adding to it: until it ends, nothing may be taken away.
+    capturing: AtomicBool,
+    /// By handle: in the order in which they were added.
+    nodes: Mutex<BTreeMap<usize, Node>>,
+}
+
+struct Node {
+    context: Arc<Context>,
+    task: Task,
+    /// What must be done before it.
+    before: Vec<Edge>,
+    /// Of a copy of a graph: the node that it is a copy of.
+    original: Option<usize>,
+}
+
+/// A dependency on a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub(super) from: usize,
+    pub(super) data: CUgraphEdgeData,
+}
+
+impl Edge {
+    /// A dependency on all of a node.
+    pub(super) fn from(node: usize) -> Edge {
+        Edge {
+            from: node,
+            data: CUgraphEdgeData::default(),
+        }
+    }
+}
+
+/// What a node's handle names.
+pub(super) struct Named {
+    pub(super) context: usize,
+    node: usize,
+    graph: Weak<Graph>,
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let nodes = self.nodes.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (handle, node) in std::mem::take(nodes) {
+            forget(handle, &node);
+        }
+    }
+}
+
+/// Takes a node's handle out of use, and its graph's where it has one. Where the context has gone, they have gone with it.
+fn forget(handle: usize, node: &Node) {
+    let _ = STATE.remove::<Named>(handle);
+    if let Task::Child(child) = &node.task {
+        let _ = STATE.remove::<Graph>(child.handle);
+    }
+}
+
+/// Whether an edge is one that CUDA has: to all of the node before, or from one kernel to another that may start early.
+fn check_data(data: CUgraphEdgeData, from: &Task, to: Option<&Task>) -> Answer {
+    let plain = data == CUgraphEdgeData::default();
+    let programmatic = data.r#type == graph_edge::PROGRAMMATIC
+        && data.from_port <= graph_edge::PORT_LAUNCH_ORDER
+        && data.to_port == 0
+        && data.reserved == [0; 5];
+    let is_kernel = |task: &Task| matches!(task, Task::Kernel(_));
+    if plain || (programmatic && is_kernel(from) && to.is_none_or(is_kernel)) {
+        Ok(())
+    } else {
+        Err(Code::INVALID_VALUE)
+    }
+}
+
+/// Whether all edges come from nodes of the graph, no two from the same, and go to a node of this kind, where it is known.
+fn check_edges(nodes: &BTreeMap<usize, Node>, edges: &[Edge], to: Option<&Task>) -> Answer {
+    let mut seen = BTreeSet::new();
+    for edge in edges {
+        let from = nodes.get(&edge.from).ok_or(Code::INVALID_VALUE)?;
+        check_data(edge.data, &from.task, to)?;
+        if !seen.insert(edge.from) {
+            return Err(Code::INVALID_VALUE);
+        }
+    }
+    Ok(())
+}
+
+impl Graph {
+    /// An empty graph, known by its handle.
+    pub(super) fn new(context: usize, embedded: bool) -> Arc<Graph> {
+        let graph = Arc::new(Graph {
+            handle: STATE.fresh(),
+            context,
+            embedded,
+            capturing: AtomicBool::new(false),
+            nodes: Mutex::default(),
+        });
+        STATE.insert(graph.handle, graph.clone());
+        graph
+    }
+
+    /// Adds a node and returns its handle.
+    pub(super) fn add(self: &Arc<Self>, context: &Arc<Context>, task: Task, before: Vec<Edge>) -> Answer<usize> {
+        let mut nodes = lock(&self.nodes);
+        check_edges(&nodes, &before, Some(&task))?;
+        let handle = STATE.fresh();
+        let node = Node {
+            context: context.clone(),
+            task,
+            before,
+            original: None,
+        };
+        nodes.insert(handle, node);
+        self.name(handle);
+        Ok(handle)
+    }
+
+    /// Lets a node be found by its handle.
+    fn name(self: &Arc<Self>, node: usize) {
+        let named = Named {
+            context: self.context,
+            node,
+            graph: Arc::downgrade(self),
+        };
+        STATE.insert(node, Arc::new(named));
+    }
+
+    /// A copy with nodes of its own, down to the graphs within.
+    pub(super) fn copy(&self, context: usize, embedded: bool) -> Arc<Graph> {
+        let copy = Graph::new(context, embedded);
+        let originals = lock(&self.nodes);
+        let handles: BTreeMap<usize, usize> = originals.keys().map(|&node| (node, STATE.fresh())).collect();
+        for (original, node) in originals.iter() {
+            let edge = |edge: &Edge| {
+                let from = *handles.get(&edge.from)?;
+                Some(Edge { from, data: edge.data })
+            };
+            let task = match &node.task {
+                Task::Child(child) => Task::Child(child.copy(context, true)),
+                task => task.clone(),
+            };
+            let node = Node {
+                context: node.context.clone(),
+                task,
+                before: node.before.iter().filter_map(edge).collect(),
+                original: Some(*original),
+            };
+            let handle = handles[original];
+            lock(&copy.nodes).insert(handle, node);
+            copy.name(handle);
+        }
+        copy
+    }
+
+    /// Notes whether a capture is adding to it; returns what was noted before.
+    pub(super) fn set_capturing(&self, capturing: bool) -> bool {
+        self.capturing.swap(capturing, Ordering::AcqRel)
+    }
+
+    /// Whether nothing stands in the way of taking nodes away.
+    fn check_free(&self) -> Answer {
+        if self.capturing.load(Ordering::Acquire) {
+            Err(Code::INVALID_VALUE)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a node that is to come can depend on these.
+    pub(super) fn check_edges(&self, edges: &[Edge]) -> Answer {
+        check_edges(&lock(&self.nodes), edges, None)
+    }
+
+    /// The nodes at these edges and all before them.
+    pub(super) fn all_before(&self, edges: &[Edge]) -> BTreeSet<usize> {
+        let nodes = lock(&self.nodes);
+        let mut found = BTreeSet::new();
+        let mut left: Vec<usize> = edges.iter().map(|edge| edge.from).collect();
+        while let Some(node) = left.pop() {
+            if found.insert(node) {
+                let before = nodes.get(&node).map(|node| node.before.as_slice());
+                left.extend(before.unwrap_or_default().iter().map(|edge| edge.from));
+            }
+        }
+        found
+    }
+}
+
+/// A graph by its handle.
+pub(super) fn find(graph: CUgraph) -> Answer<Arc<Graph>> {
+    ready()?;
+    STATE.find(graph.addr())
+}
+
+/// The graph of a node, and the node's number in it.
+fn find_node(node: CUgraphNode) -> Answer<(Arc<Graph>, usize)> {
+    ready()?;
+    let named = STATE.find::<Named>(node.addr())?;
+    let graph = named.graph.upgrade().ok_or(Code::INVALID_VALUE)?;
+    Ok((graph, named.node))
+}
+
+/// Dependencies as a caller gives them; without data, each is on all of its node.
+///
+/// # Safety
+///
+/// `nodes` and `data` must each be null or hold `count` values.
+pub(super) unsafe fn edges_from(
+    nodes: *const CUgraphNode,
+    data: *const CUgraphEdgeData,
+    count: usize,
+) -> Answer<Vec<Edge>> {
+    if nodes.is_null() && count > 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let edge = |at: usize| {
+        // SAFETY: `at` is below `count`, the caller promises that many nodes.
+        let from = unsafe { nodes.add(at).read_unaligned() }.addr();
+        // SAFETY: not null, so that many data too.
+        let data = (!data.is_null()).then(|| unsafe { data.add(at).read_unaligned() });
+        let data = data.unwrap_or_default();
+        Edge { from, data }
+    };
+    Ok((0..count).map(edge).collect())
+}
+
+pub(crate) unsafe fn create(graph: *mut CUgraph, flags: c_uint) -> Answer {
+    let context = current()?;
+    if graph.is_null() || flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises that `graph` is valid for a write.
+    unsafe { put(graph, pointer(Graph::new(context.context, false).handle)) }
+}
+
+pub(crate) unsafe fn duplicate(clone: *mut CUgraph, graph: CUgraph) -> Answer {
+    let original = find(graph)?;
+    if clone.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises that `clone` is valid for a write.
+    unsafe { put(clone, pointer(original.copy(original.context, false).handle)) }
+}
+
+pub(crate) unsafe fn destroy(graph: CUgraph) -> Answer {
+    let graph = find(graph)?;
+    graph.check_free()?;
+    if graph.embedded {
+        return Err(Code::INVALID_VALUE);
+    }
+    STATE.remove::<Graph>(graph.handle).map(|_| ())
+}

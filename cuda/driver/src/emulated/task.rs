@@ -1,0 +1,111 @@
+//! Pieces of work: what a stream does at once, and what a graph keeps to be done later.
+
+use super::capture;
+use super::context::{self, Context, Work};
+use super::copy::{Copy, Fill};
+use super::event::Event;
+use super::graph::Graph;
+use super::kernel::Kernel;
+use super::state::lock;
+use super::stream::Stream;
+use crate::codes::{Answer, Code};
+use crate::types::*;
+use ptx_emulator::LaunchId;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub(super) enum Task {
+    Kernel(Arc<Kernel>),
+    Copy(Box<Copy>),
+    Fill(Fill),
+    Host(HostCall),
+    /// A graph of the node's own.
+    Child(Arc<Graph>),
+    Empty,
+    /// Work is done one piece at a time, so whatever an event stands for has happened.
+    Wait(Arc<Event>),
+    Record(Arc<Event>),
+}
+
+/// A call of the host.
+#[derive(Clone, Copy)]
+pub(super) struct HostCall(pub(super) CUDA_HOST_NODE_PARAMS);
+
+// SAFETY: the caller who gave the function and its data has promised that any thread may call the one with the other.
+unsafe impl Send for HostCall {}
+// SAFETY: as above.
+unsafe impl Sync for HostCall {}
+
+impl HostCall {
+    pub(super) fn new(params: CUDA_HOST_NODE_PARAMS) -> Answer<HostCall> {
+        params.r#fn.ok_or(Code::INVALID_VALUE).map(|_| HostCall(params))
+    }
+
+    /// Calls the function, in which no call of the driver's is allowed. No lock may be held: it may wait for other threads.
+    pub(super) fn run(&self) {
+        if let Some(function) = self.0.r#fn {
+            // SAFETY: the caller has promised that the function takes its data.
+            context::in_host_function(|| unsafe { function(self.0.userData) });
+        }
+    }
+}
+
+impl Task {
+    /// Its number among the types of a graph's nodes.
+    pub(super) fn kind(&self) -> c_uint {
+        match self {
+            Task::Kernel(_) => graph_node_type::KERNEL,
+            Task::Copy(_) => graph_node_type::MEMCPY,
+            Task::Fill(_) => graph_node_type::MEMSET,
+            Task::Host(_) => graph_node_type::HOST,
+            Task::Child(_) => graph_node_type::GRAPH,
+            Task::Empty => graph_node_type::EMPTY,
+            Task::Wait(_) => graph_node_type::WAIT_EVENT,
+            Task::Record(_) => graph_node_type::EVENT_RECORD,
+        }
+    }
+
+    /// Does the piece of work as a part of a graph: memory that is gone by now is a fault of the context. The number of the
+    /// launch, where it is one. Host functions and graphs are for the caller to run.
+    pub(super) fn replay(
+        &self,
+        context: &Context,
+        work: &mut Work,
+        overlaps: Option<LaunchId>,
+    ) -> Answer<Option<LaunchId>> {
+        let done = match self {
+            Task::Kernel(kernel) => return kernel.run(context, work, overlaps),
+            Task::Copy(copy) => copy.run(),
+            Task::Fill(fill) => fill.run(),
+            Task::Record(event) => {
+                event.happen();
+                Ok(())
+            }
+            Task::Host(_) | Task::Child(_) | Task::Empty | Task::Wait(_) => Ok(()),
+        };
+        if let Err(error) = done {
+            context.fail(Code::ILLEGAL_ADDRESS, format!("a copy or fill of a graph: {error}"));
+        }
+        Ok(None)
+    }
+}
+
+/// Does a piece of work in a stream's order, or notes it where the stream is being captured.
+pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer {
+    if let Some(mut recording) = capture::of(&stream)? {
+        return recording.add(&context, task, false);
+    }
+    let mut work = lock(&context.work);
+    work.interrupt(&stream);
+    let done = match task {
+        Task::Copy(copy) => copy.run(),
+        Task::Fill(fill) => fill.run(),
+        Task::Host(call) => {
+            drop(work);
+            call.run();
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    done.map_err(|_| Code::INVALID_VALUE)
+}

@@ -1,0 +1,271 @@
+//! Measurements: how fast an instance was, for which shape, on which GPU. They are data: a table that is part of the library, and one of
+//! the user's own, which goes before it.
+//!
+//! A table is text, a row a line, with the columns `gpu,date,source,op,format,n,k,m,instance,cluster,slices,us`:
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `gpu`, `date`, `source` | where the row comes from: the GPU's name, the day as YYYY-MM-DD, what made it |
+//! | `op` | `project` or `route` |
+//! | `format` | the weights' format, as [`Format::name`] spells it |
+//! | `n`, `k`, `m` | rows and columns of W, tokens |
+//! | `instance` | the kernel, as `hopper-proj info` spells it |
+//! | `cluster`, `slices` | for matrix products, CTAs per cluster and slices of K; empty for others, whose name says it |
+//! | `us` | microseconds per call; empty where nobody has timed it: the row is then a proposal |
+//!
+//! Fields hold no commas and are not quoted. Empty lines and lines that start with `#` say nothing. The first other line names the columns.
+//!
+//! A request takes the rows of its operation, format and shape with the next number of tokens at or above its own; of these the fastest that
+//! fits it, and one without a time only where there is none with one.
+
+mod text;
+
+use super::{Division, Request, RouteRequest, unfit, unwise};
+use crate::instances::{Format, Gemv};
+use crate::{Error, Result, Shape};
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{LazyLock, OnceLock};
+
+/// Names a file with a table that goes before the library's own.
+pub const TABLE_VARIABLE: &str = "HOPPER_PROJ_PLAN";
+
+/// Bytes of a table's text, at most.
+const LONGEST: u64 = 16 << 20;
+
+static BUILT_IN: LazyLock<Table> =
+    LazyLock::new(|| Table::parse("the library's own measurements", include_str!("built_in.csv")).unwrap_or_default());
+static OWN: OnceLock<Table> = OnceLock::new();
+
+/// What a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Op {
+    /// y = x · Wᵀ.
+    Project,
+    /// A router.
+    Route,
+}
+
+impl Op {
+    /// Every operation.
+    pub const ALL: [Op; 2] = [Op::Project, Op::Route];
+
+    /// The name, as tables spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Project => "project",
+            Op::Route => "route",
+        }
+    }
+}
+
+/// The kernel of a row, and how the work is divided where its name does not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// For few tokens.
+    Gemv(&'static Gemv),
+    /// A matrix product.
+    Gemm(Division),
+}
+
+impl Kernel {
+    /// The kernel's name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Kernel::Gemv(instance) => instance.name,
+            Kernel::Gemm(division) => division.instance.name,
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurement {
+    /// The GPU's name.
+    pub gpu: String,
+    /// The day, as YYYY-MM-DD.
+    pub date: String,
+    /// What made the row.
+    pub source: String,
+    /// The operation.
+    pub op: Op,
+    /// The weights' format.
+    pub format: Format,
+    /// The weights' shape.
+    pub shape: Shape,
+    /// Tokens.
+    pub m: usize,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Microseconds per call, if it was timed.
+    pub us: Option<f64>,
+}
+
+/// What a request and the rows for it have in common.
+pub(super) type Key = (Op, Format, Shape);
+
+/// The order of a table: rows of one key stand together, by tokens and then by time.
+fn order((op, format, shape): Key) -> (Op, Format, usize, usize) {
+    (op, format, shape.n(), shape.k())
+}
+
+impl Measurement {
+    fn order(&self) -> (Op, Format, usize, usize) {
+        order((self.op, self.format, self.shape))
+    }
+}
+
+/// Measurements, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    rows: Vec<Measurement>,
+}
+
+impl Table {
+    /// A table of these rows, in whatever order.
+    pub fn new(mut rows: Vec<Measurement>) -> Self {
+        // Rows that nobody has timed come last among their like. The order of equals is kept.
+        let time = |row: &Measurement| row.us.unwrap_or(f64::INFINITY);
+        rows.sort_by(|a, b| {
+            let keys = (a.order(), a.m).cmp(&(b.order(), b.m));
+            keys.then_with(|| time(a).total_cmp(&time(b)))
+        });
+        Table { rows }
+    }
+
+    /// Reads a table's text; `from` is what errors call it. [`to_string`](ToString::to_string) writes it.
+    pub fn parse(from: &str, text: &str) -> Result<Self> {
+        text::parse(from, text).map(Table::new)
+    }
+
+    /// Reads a table from a file.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let failed = |source| Error::Io {
+            verb: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let from = path.display().to_string();
+        if bytes.len() as u64 > LONGEST {
+            return Err(text::fault(
+                &from,
+                1,
+                format!("the file is longer than {LONGEST} bytes"),
+            ));
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Table::parse(&from, text),
+            Err(err) => {
+                let line = 1 + bytes[..err.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
+                Err(text::fault(&from, line, "it is not UTF-8 text".to_owned()))
+            }
+        }
+    }
+
+    /// The rows, in the order of operation, format, shape, tokens and time.
+    pub fn rows(&self) -> &[Measurement] {
+        &self.rows
+    }
+
+    /// The rows of one operation, format and shape.
+    fn of(&self, key: Key) -> &[Measurement] {
+        let start = self.rows.partition_point(|row| row.order() < order(key));
+        let end = self.rows.partition_point(|row| row.order() <= order(key));
+        &self.rows[start..end]
+    }
+
+    /// The best kernel that `fits`, of the next number of tokens at or above `m`.
+    fn at_least<T>(&self, key: Key, m: usize, fits: impl Fn(&Kernel) -> Option<T>) -> Option<T> {
+        let rows = self.of(key);
+        let from = rows.partition_point(|row| row.m < m);
+        rows[from..].iter().find_map(|row| fits(&row.kernel))
+    }
+
+    /// The best kernel that `fits`, of the greatest number of tokens.
+    fn at_most<T>(&self, key: Key, fits: impl Fn(&Kernel) -> Option<T>) -> Option<T> {
+        let same_m = self.of(key).chunk_by(|a, b| a.m == b.m).rev();
+        same_m.flatten().find_map(|row| fits(&row.kernel))
+    }
+
+    /// The best division of a matrix product that `fits`. Beyond the measured numbers of tokens there is none.
+    pub(super) fn division(&self, key: Key, m: usize, fits: impl Fn(&Division) -> bool) -> Option<Division> {
+        self.at_least(key, m, |kernel| match kernel {
+            Kernel::Gemm(division) => fits(division).then_some(*division),
+            Kernel::Gemv(_) => None,
+        })
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text::write(&self.rows, f)
+    }
+}
+
+/// The table that is part of the library.
+pub fn built_in() -> &'static Table {
+    &BUILT_IN
+}
+
+/// The user's own table, if there is one: of [`use_table`], or of [`TABLE_VARIABLE`].
+pub fn own() -> Option<&'static Table> {
+    OWN.get()
+}
+
+/// Has every later plan of this process look here first. The first table stands: another is refused.
+pub fn use_table(table: Table) -> Result<()> {
+    OWN.set(table).map_err(|_| Error::SecondTable)
+}
+
+/// [`use_table`] with the file that [`TABLE_VARIABLE`] names, if it names one and there is no table yet. Loading the kernels does this.
+pub fn use_environment() -> Result<()> {
+    let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    if OWN.get().is_none() {
+        // If another thread was sooner, its table is this one or the caller's own.
+        let _ = OWN.set(Table::read(path)?);
+    }
+    Ok(())
+}
+
+/// Tables, in the order in which they are asked.
+pub(super) fn tables() -> impl Iterator<Item = &'static Table> {
+    own().into_iter().chain([built_in()])
+}
+
+/// The measured GEMV for a projection; beyond the measured numbers of tokens, it walks.
+pub(super) fn gemv(request: &Request) -> Option<&'static Gemv> {
+    tables().find_map(|table| gemv_of(table, request))
+}
+
+pub(super) fn gemv_of(table: &Table, request: &Request) -> Option<&'static Gemv> {
+    let key = (Op::Project, request.format, request.shape);
+    let fits = |kernel: &Kernel| match *kernel {
+        Kernel::Gemv(instance) => (unfit(instance, request).or_else(|| unwise(instance, request)))
+            .is_none()
+            .then_some(instance),
+        Kernel::Gemm(_) => None,
+    };
+    (table.at_least(key, request.m, fits)).or_else(|| table.at_most(key, fits))
+}
+
+/// The measured GEMV for a router, of those that `fit`.
+pub(super) fn route_gemv(request: &RouteRequest, fits: impl Fn(&Gemv) -> bool) -> Option<&'static Gemv> {
+    let key = (Op::Route, request.format, request.shape);
+    let fits = |kernel: &Kernel| match *kernel {
+        Kernel::Gemv(instance) => fits(instance).then_some(instance),
+        Kernel::Gemm(_) => None,
+    };
+    tables().find_map(|table| table.at_least(key, request.m, fits))
+}
+
+#[cfg(test)]
+mod tests;

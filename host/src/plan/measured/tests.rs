@@ -1,0 +1,205 @@
+use super::*;
+use crate::instances::{GEMM, Purpose};
+use crate::plan::{GemmRequest, gemm, gemm_with, plan_with};
+use proptest::prelude::*;
+
+const COLUMNS: &str = "gpu,date,source,op,format,n,k,m,instance,cluster,slices,us";
+const EIGHT: &str = "gemv_bf16_sm90_w4c1s2g1n1r2x8";
+const OTHER_EIGHT: &str = "gemv_bf16_sm90_w4c2s2g1n1r2x8";
+const SIXTEEN: &str = "gemv_bf16_sm90_w4c1s2g1n2r4x8";
+
+fn table(rows: &[&str]) -> Result<Table> {
+    Table::parse("mine", &format!("{COLUMNS}\n{}\n", rows.join("\n")))
+}
+
+fn row(m: usize, instance: &str, us: &str) -> String {
+    format!("H200,2027-01-02,tune,project,bf16,512,640,{m},{instance},,,{us}")
+}
+
+fn request(m: usize, x: u64) -> Request {
+    Request::new(Format::Bf16, Shape::new(512, 640).unwrap(), m, x)
+}
+
+fn chosen(table: &Table, m: usize) -> Option<&'static str> {
+    gemv_of(table, &request(m, 0)).map(|instance| instance.name)
+}
+
+#[test]
+fn the_library_has_its_own() {
+    let text = include_str!("built_in.csv");
+    let table = Table::parse("built_in.csv", text).unwrap();
+    assert_eq!(&table, built_in());
+    assert!(table.rows().len() >= 32);
+    let shown = table.to_string();
+    assert_eq!(Table::parse("itself", &shown).unwrap(), table);
+}
+
+#[test]
+fn the_fastest_of_the_next_tokens_is_taken_and_what_nobody_timed_comes_last() {
+    let rows = [
+        row(16, SIXTEEN, "3"),
+        row(8, EIGHT, ""),
+        row(8, OTHER_EIGHT, "2.5"),
+        row(8, EIGHT, "2.75"),
+    ];
+    let table = table(&rows.each_ref().map(String::as_str)).unwrap();
+    for (m, name) in [(1, OTHER_EIGHT), (8, OTHER_EIGHT), (9, SIXTEEN), (16, SIXTEEN)] {
+        assert_eq!(chosen(&table, m), Some(name), "{m}");
+    }
+    // A walk over many tokens wants the largest instance, which nobody has timed.
+    assert_eq!(chosen(&table, 17), None);
+    // Rows of x that wide loads cannot take, and other shapes and formats, have no rows.
+    assert_eq!(gemv_of(&table, &request(8, 2)), None);
+    let other = Request {
+        format: Format::Window12,
+        ..request(8, 0)
+    };
+    assert_eq!(gemv_of(&table, &other), None);
+    let only_proposed = self::table(&[&row(8, EIGHT, "")]).unwrap();
+    assert_eq!(chosen(&only_proposed, 8), Some(EIGHT));
+}
+
+#[test]
+fn a_walk_takes_the_largest_measured() {
+    let walks = "gemv_bf16_sm90_w4c1s2g1n4r4x8";
+    let table = table(&[&row(32, walks, "4"), &row(8, EIGHT, "1")]).unwrap();
+    assert_eq!(chosen(&table, 1000), Some(walks));
+}
+
+#[test]
+fn bad_rows_are_named_by_their_line() {
+    let good = row(8, EIGHT, "1");
+    let with = |at: usize, value: &str| {
+        let mut fields: Vec<&str> = good.split(',').collect();
+        fields[at] = value;
+        fields.join(",")
+    };
+    for (bad, words) in [
+        (with(0, ""), "where it comes from"),
+        (with(1, "yesterday"), "YYYY-MM-DD"),
+        (with(3, "multiply"), "one of: project, route"),
+        (with(4, "fp8"), "one of: bf16, bf16x2, bf16x3, window12"),
+        (with(5, "0"), "whole number from 1"),
+        (with(5, "4294967296"), "each side must lie between"),
+        (with(6, "99999999999999999999999999"), "whole number from 1"),
+        (with(7, "-1"), "whole number from 1"),
+        (with(8, "gemv_bf16_sm90_w5"), "no kernel of this build"),
+        (
+            with(8, "gemv_window12_sm90_w4c1s3g1n1r2x8"),
+            "does not serve `project` with bf16",
+        ),
+        (
+            with(8, "route_bf16_sm90_w4s6g1n8"),
+            "does not serve `project` with bf16",
+        ),
+        (with(9, "2"), "leave both empty"),
+        (with(11, "0"), "microseconds"),
+        (with(11, "NaN"), "microseconds"),
+        (with(11, "inf"), "microseconds"),
+        (with(11, "fast"), "microseconds"),
+        (format!("{good},"), "13 fields"),
+        ("one field".to_owned(), "1 fields"),
+        ("\u{202e}\u{7}".repeat(1000), "1 fields"),
+    ] {
+        let message = table(&["# a note", "", &good, &bad]).unwrap_err().to_string();
+        assert!(
+            message.starts_with("mine, line 5: ") && message.contains(words),
+            "{message}"
+        );
+        assert!(message.len() < 700, "{message}");
+    }
+    for empty in ["", "# a note\n\n", "gpu,date\n"] {
+        let message = Table::parse("mine", empty).unwrap_err().to_string();
+        assert!(message.contains(COLUMNS), "{message}");
+    }
+}
+
+#[test]
+fn products_are_rows_with_their_division() {
+    let name = GEMM
+        .iter()
+        .find(|i| i.purpose == Purpose::Route && i.terms == 2)
+        .unwrap()
+        .name;
+    let row = |rest: &str| format!("H200,2027-01-02,tune,route,bf16x2,256,8192,128,{rest}");
+    let table = table(&[&row(&format!("{name},2,6,7.5"))]).unwrap();
+    let Kernel::Gemm(division) = table.rows()[0].kernel else {
+        panic!("{table:?}")
+    };
+    assert_eq!(
+        (division.instance.name, division.cluster, division.slices),
+        (name, 2, 6)
+    );
+    assert_eq!(Table::parse("itself", &table.to_string()).unwrap(), table);
+    for (division, words) in [
+        (",,1", "`cluster`"),
+        ("3,1,1", "one of [1, 2, 4, 8]"),
+        ("1,0,1", "`slices`"),
+        ("1,17,1", "`slices`"),
+    ] {
+        let message = self::table(&[&row(&format!("{name},{division}"))])
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.csv");
+    let message = Table::read(&path).unwrap_err().to_string();
+    assert!(message.contains("table.csv"), "{message}");
+    std::fs::write(&path, b"gpu\n\xff\n").unwrap();
+    let message = Table::read(&path).unwrap_err().to_string();
+    assert!(message.contains("line 2") && message.contains("UTF-8"), "{message}");
+    std::fs::File::create(&path).unwrap().set_len(LONGEST + 1).unwrap();
+    let message = Table::read(&path).unwrap_err().to_string();
+    assert!(message.contains("longer than"), "{message}");
+    std::fs::write(&path, built_in().to_string()).unwrap();
+    assert_eq!(&Table::read(&path).unwrap(), built_in());
+}
+
+/// Names with what a field cannot hold are written without it.
+#[test]
+fn what_is_written_can_be_read() {
+    let mut row = built_in().rows()[0].clone();
+    (row.gpu, row.source) = ("# A, GPU\n".to_owned(), ",".to_owned());
+    let text = Table::new(vec![row]).to_string();
+    let read = Table::parse("itself", &text).unwrap();
+    assert_eq!(
+        (read.rows()[0].gpu.as_str(), read.rows()[0].source.as_str()),
+        ("A GPU", "unknown")
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_does_harm(text in "\\PC*", rows in prop::collection::vec("[a-z0-9_.,#\\n-]{0,80}", 0..20)) {
+        let _ = Table::parse("it", &text);
+        let _ = table(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    /// Whatever a table says, what is planned is legal.
+    #[test]
+    fn any_row_gives_a_legal_plan(
+        at in 0usize..64, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16, max_slices in 1usize..=16
+    ) {
+        let shape = Shape::new(512, 640).unwrap();
+        let measured = |kernel| Table::new(vec![Measurement { shape, m: row_m, kernel, ..built_in().rows()[0].clone() }]);
+        let gemvs = Format::Bf16.gemvs();
+        let request = Request::new(Format::Bf16, shape, m, x);
+        if let Some(instance) = gemv_of(&measured(Kernel::Gemv(&gemvs[at % gemvs.len()])), &request) {
+            prop_assert!(plan_with(instance, &request).unwrap().is_some());
+        }
+        let products: Vec<_> = GEMM.iter().filter(|i| i.purpose == Purpose::Product).collect();
+        let division = Division { instance: products[at % products.len()], cluster: 1 << cluster, slices };
+        let request = GemmRequest {
+            purpose: Purpose::Product, terms: 1, shape, m, loads: crate::instances::Loads::Tensor, multiprocessors: 132, max_slices,
+            left_out: LeftOut::NONE,
+        };
+        if let Some(division) = gemm::measured_of(&measured(Kernel::Gemm(division)), &request) {
+            prop_assert!(gemm_with(&division, &request).unwrap().is_some());
+        }
+    }
+}

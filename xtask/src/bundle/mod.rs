@@ -1,0 +1,186 @@
+//! `bundle`: one folder with all that a GPU machine without Rust needs to check and to measure the project.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::paths;
+
+/// Packages whose tests use a device. Those of the others want a compiler, or nothing of a GPU.
+const TESTED: [&str; 3] = ["host", "cli", "tests"];
+const RUN: &str = include_str!("run.sh");
+const PEERS: &str = "benchmarks/record/h200/2026-11-29-peers.csv";
+const ABOUT: &str = "hopper-proj for a machine with a Hopper GPU and a driver, and nothing of Rust or CUDA beside.
+
+run.sh        runs the steps; `run.sh --dry-run` on the emulator
+bin/          the command line, and in deps/ the tests
+ptx/          the kernels, for a look: the binaries hold them
+data/         what the tests read
+peers.csv     what others took on an H200, for the plots
+";
+
+/// Makes the folder; with `dry_run` also runs its script on the emulator.
+pub(crate) fn run(out: Option<PathBuf>, dry_run: bool) -> Result<()> {
+    let out = out.unwrap_or_else(|| paths::root().join("target/bundle"));
+    let program = executables(&["build", "--release", "--package", "hopper-proj-cli"])?
+        .into_iter()
+        .find(|built| built.target.name == "hopper-proj")
+        .context("cargo has built no `hopper-proj`")?;
+    let tests = executables(&["test", "--no-run"])?;
+    let tests: Vec<Built> = tests.into_iter().filter(|test| test.name().is_some()).collect();
+    if tests.is_empty() {
+        bail!("cargo has built no tests of {TESTED:?}");
+    }
+    fill(&out, &program, &tests)?;
+    println!("{}: the command line and {} test programs", out.display(), tests.len());
+    if dry_run { try_out(&out) } else { Ok(()) }
+}
+
+/// A program that cargo has built.
+#[derive(Deserialize)]
+struct Built {
+    manifest_path: PathBuf,
+    target: Target,
+    profile: Profile,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+impl Built {
+    /// A test's name in the bundle: its package's folder, then its own.
+    fn name(&self) -> Option<String> {
+        let package = self.manifest_path.parent()?.file_name()?.to_str()?;
+        (self.profile.test && TESTED.contains(&package)).then(|| format!("{package}-{}", self.target.name))
+    }
+}
+
+/// Runs cargo, and gives what it says of the programs that it has built, or found built.
+fn executables(arguments: &[&str]) -> Result<Vec<Built>> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let output = Command::new(cargo)
+        .current_dir(paths::root())
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("`cargo {}` failed ({})", arguments.join(" "), output.status);
+    }
+    Ok(programs(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The programs among cargo's messages, a JSON object a line.
+fn programs(messages: &str) -> Vec<Built> {
+    let built = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Built>(line).ok());
+    built.filter(|built| built.executable.is_some()).collect()
+}
+
+fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
+    // What an earlier bundle has left would be run with this one.
+    let bin = out.join("bin");
+    if bin.exists() {
+        fs::remove_dir_all(&bin).with_context(|| format!("cannot remove {}", bin.display()))?;
+    }
+    let place = |built: &Built, to: PathBuf| -> Result<()> {
+        let from = built.executable.as_deref().context("a program without a file")?;
+        copy(from, &to)
+    };
+    place(program, bin.join("hopper-proj"))?;
+    for test in tests {
+        // The tests look for the program in the folder above theirs, if that is called `deps`.
+        place(test, bin.join("deps").join(test.name().context("a test")?))?;
+    }
+    copy(&paths::ptx(), &out.join("ptx/kernels.ptx"))?;
+    copy(&paths::root().join(PEERS), &out.join("peers.csv"))?;
+    let data = paths::root().join("tests/data");
+    for entry in fs::read_dir(&data).with_context(|| format!("cannot read {}", data.display()))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name() {
+            copy(&path, &out.join("data").join(name))?;
+        }
+    }
+    write(&out.join("README.txt"), ABOUT)?;
+    write(&out.join("run.sh"), RUN)
+}
+
+fn folder_of(file: &Path) -> Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    folder_of(to)?;
+    fs::copy(from, to).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn write(to: &Path, text: &str) -> Result<()> {
+    folder_of(to)?;
+    fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// Runs the script on the emulator with an environment in which there is nothing of Rust, from another folder.
+fn try_out(bundle: &Path) -> Result<()> {
+    let bundle = fs::canonicalize(bundle).with_context(|| format!("cannot find {}", bundle.display()))?;
+    let status = Command::new("bash")
+        .arg(bundle.join("run.sh"))
+        .arg("--dry-run")
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("OUT", bundle.join("out"))
+        .current_dir(env::temp_dir())
+        .status()
+        .context("cannot run bash")?;
+    if !status.success() {
+        bail!(
+            "a step of the bundle failed ({status}); {} has what each said",
+            bundle.join("out").display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(package: &str, name: &str, test: bool, executable: &str) -> String {
+        format!(
+            r#"{{"reason":"compiler-artifact","manifest_path":"/r/{package}/Cargo.toml","target":{{"kind":["test"],"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+        )
+    }
+
+    #[test]
+    fn tests_that_use_a_device_are_found_among_the_messages() {
+        let messages = [
+            message("tests", "faults", true, r#""/t/faults-1""#),
+            message("host", "hopper_proj", true, r#""/t/hopper_proj-2""#),
+            message("host", "hopper_proj", false, "null"),
+            message("cli", "hopper-proj", false, r#""/t/hopper-proj""#),
+            message("emulator", "spaces", true, r#""/t/spaces-3""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+            "not JSON".to_owned(),
+        ];
+        let built = programs(&messages.join("\n"));
+        let names: Vec<String> = built.iter().filter_map(Built::name).collect();
+        assert_eq!(names, ["tests-faults", "host-hopper_proj"]);
+        assert_eq!(built.len(), 4);
+    }
+}
