@@ -97,7 +97,10 @@ impl Window12 {
     #[inline(always)]
     fn decode(self, low: [u32; 2], code: u32) -> [u32; 4] {
         let indices = code & INDICES;
-        let high = [self.high_bytes(indices, code), self.high_bytes(indices >> 16, code << 4)];
+        let high = [
+            self.high_bytes(indices, code),
+            self.high_bytes(indices >> 16, code << 4),
+        ];
         let ([a, b], [c, d]) = (interleave(low[0], high[0]), interleave(low[1], high[1]));
         [a, b, c, d]
     }

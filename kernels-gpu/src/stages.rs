@@ -106,12 +106,7 @@ impl<I: Instance> Stages<I> {
     /// One lane sends for chunks `first..last`, by two functions of stage and chunk, which together bring [`Stages::BYTES`] to the
     /// stage. `weights` comes as early as there is room, `x` only once what the kernel ahead wrote is visible.
     #[inline(always)]
-    pub(crate) unsafe fn produce(
-        &self,
-        (first, last): (u32, u32),
-        weights: impl Fn(u32, u32),
-        x: impl Fn(u32, u32),
-    ) {
+    pub(crate) unsafe fn produce(&self, (first, last): (u32, u32), weights: impl Fn(u32, u32), x: impl Fn(u32, u32)) {
         let announce = |stage: u32, chunk: u32| {
             // SAFETY: the stage is fresh, or its readers have left it.
             unsafe { mbarrier::arrive_expect_tx(self.full(stage), Self::BYTES) };

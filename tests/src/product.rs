@@ -97,9 +97,11 @@ impl Packed {
             panic!("units of one term are wanted");
         };
         if format == Format::Bf16 {
-            let units: Vec<u8> = (packing::pack(weights, shape).expect("weights that can be packed").iter())
-                .flat_map(|weight| weight.to_le_bytes())
-                .collect();
+            let units: Vec<u8> = (packing::pack(weights, shape)
+                .expect("weights that can be packed")
+                .iter())
+            .flat_map(|weight| weight.to_le_bytes())
+            .collect();
             return Packed {
                 units: Region::new(&units, 16),
                 starts: 0,
@@ -115,7 +117,11 @@ impl Packed {
         Packed {
             units: Region::new(packed.units(), 16),
             starts: driver::memory(&starts),
-            exceptions: if exceptions.is_empty() { 0 } else { driver::memory(&exceptions) },
+            exceptions: if exceptions.is_empty() {
+                0
+            } else {
+                driver::memory(&exceptions)
+            },
             palette: packed.palette_words(),
         }
     }
@@ -319,7 +325,8 @@ impl<'a> Product<'a> {
 
     /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
     pub fn packed_memory(&self) -> [u64; 3] {
-        self.units.map_or([0; 3], |packed| [packed.units.start, packed.starts, packed.exceptions])
+        self.units
+            .map_or([0; 3], |packed| [packed.units.start, packed.starts, packed.exceptions])
     }
 
     /// Launches the kernel over poisoned results.

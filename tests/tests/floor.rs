@@ -108,3 +108,26 @@ fn what_the_reader_cannot_take_is_refused() {
         assert!(err.contains(words), "{err}");
     }
 }
+
+#[test]
+fn any_data_is_read() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let words = values.words(5000);
+    let data = DeviceBuffer::from_slice(&words).unwrap();
+    for floor in FLOOR_READ {
+        let mut out = output(device.engine.floor_ctas(floor), floor);
+        let part = data.index(4..4996);
+        let overlap = Overlap::None;
+        device
+            .engine
+            .floor_read_data(floor, &part, &mut out, &device.stream, overlap)
+            .unwrap();
+        device.engine.synchronize(&device.stream).unwrap();
+        assert_eq!(left(&out), checksum(&words[4..4996]));
+        let short = data.index(0..3);
+        let refused = device
+            .engine
+            .floor_read_data(floor, &short, &mut out, &device.stream, overlap);
+        assert!(refused.unwrap_err().to_string().contains("multiple of 16"));
+    }
+}

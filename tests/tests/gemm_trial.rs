@@ -61,7 +61,9 @@ fn a_kernel_that_fails_its_trial_is_left_out_and_results_stay_right() {
     assert_eq!(whole.take_counters().unwrap(), Some(Counters::default()));
     let (best, y) = project(&whole, &w, shape, &x, m);
     check(&y, &x, &w, shape, m).unwrap();
-    let chosen = unit_gemms().find(|i| i.name == best).expect("a kernel over packed units");
+    let chosen = unit_gemms()
+        .find(|i| i.name == best)
+        .expect("a kernel over packed units");
 
     // What the trial guards against: the kernel answers, and wrongly.
     let wounded = engine(&[chosen]);

@@ -99,7 +99,11 @@ fn exceptions_are_put_where_they_belong() {
         for (row, weight) in operands.terms[0].chunks_mut(k).enumerate() {
             let apart = [1, 7, 64, 131][row / UNIT.0];
             let first = row % UNIT.0 * 5 % apart;
-            for weight in weight.iter_mut().skip(first).step_by(if apart == 1 { 3 } else { apart }) {
+            for weight in weight
+                .iter_mut()
+                .skip(first)
+                .step_by(if apart == 1 { 3 } else { apart })
+            {
                 *weight = weights(&mut values, 1, 1.0)[0];
             }
         }
@@ -158,7 +162,12 @@ fn weights_are_read_once_per_tile_of_tokens() {
             emulated::take_counters();
             product.call().unwrap();
             let counters = emulated::take_counters();
-            let reads = |base: u64| counters.traffic.get(&base).map_or(0, |traffic| traffic.read_bytes as usize);
+            let reads = |base: u64| {
+                counters
+                    .traffic
+                    .get(&base)
+                    .map_or(0, |traffic| traffic.read_bytes as usize)
+            };
             let [units, starts, exceptions] = product.packed_memory().map(reads);
             if instance.name == window12.name {
                 let tiles = 2 * 2;

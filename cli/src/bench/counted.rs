@@ -71,7 +71,7 @@ impl Buffer {
     }
 }
 
-/// Runs each call once and reads the counters.
+/// Captures each call, replays it once and reads the counters.
 pub(super) struct Counter {
     mode: Mode,
 }
@@ -84,7 +84,8 @@ impl Counter {
 
 impl Meter for Counter {
     fn heading(&self) -> String {
-        "counts of one call each, where a GPU would replay a graph of many; the emulator keeps no time: times need a GPU".to_owned()
+        "counts of one call each, captured in a graph and replayed once, where a GPU would replay graphs of many calls; the emulator keeps no \
+         time: times need a GPU".to_owned()
     }
 
     fn copies(&self, _: usize) -> usize {
@@ -93,8 +94,10 @@ impl Meter for Counter {
 
     fn measure(&mut self, engine: &Engine, subject: &mut dyn Subject, row: &mut Row) -> Result<()> {
         let stream = engine.stream()?;
+        let mut graph = engine.capture(&stream, || subject.queue(engine, 0, &stream, overlap(self.mode)))?;
         engine.take_counters()?;
-        subject.queue(engine, 0, &stream, overlap(self.mode))?;
+        // SAFETY: the subject and its buffers outlive the graph's end, which is waited for here.
+        unsafe { graph.launch(&stream) }?;
         engine.synchronize(&stream)?;
         let counters = engine.take_counters()?.unwrap_or_default();
         row.counts = Some(Counts {

@@ -209,3 +209,50 @@ pub(crate) fn per_call(
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Dense, prepared};
+    use super::*;
+    use crate::inputs::{DEVIATION, Inputs};
+    use hopper_proj::convert::PackFormat;
+    use hopper_proj::{DriverChoice, EngineOptions, Shape};
+
+    /// The emulated device replays as a GPU does, but has no times worth a look: what is checked is that all of it runs.
+    #[test]
+    fn graphs_of_calls_and_of_readers_are_replayed() {
+        let engine = Engine::new(EngineOptions::on(DriverChoice::Emulated)).unwrap();
+        let (shape, mut inputs) = (Shape::new(16, 65).unwrap(), Inputs::new(1));
+        let weights = inputs.weights(16 * 65, DEVIATION);
+        let copies = prepared(&engine, &weights, shape, (PackFormat::Window12, false), |_| 2).unwrap();
+        let mut subject = Dense::new(&engine, &copies, 3, &mut inputs).unwrap();
+        let mut queued = Vec::new();
+        let stream = engine.stream().unwrap();
+        let us = per_call(&engine, &stream, 2, |stream| {
+            (0..2).try_for_each(|copy| {
+                queued.push(copy);
+                subject.queue(&engine, copy, stream, Overlap::Programmatic)
+            })
+        });
+        assert!(us.unwrap() >= 0.0);
+        assert_eq!(queued, [0, 1], "captured once, replayed often");
+        let mut readers = Readers::default();
+        let bytes = [40, 16];
+        (readers.floor(&engine, (&bytes, 2), &stream, Overlap::Programmatic)).unwrap();
+        assert_eq!(readers.known.keys().collect::<Vec<_>>(), [&bytes]);
+        let words = readers.data.as_ref().unwrap().len();
+        assert_eq!(
+            words,
+            2 * (48 + 16) / 4,
+            "whole pieces of 16 bytes, for each call others"
+        );
+    }
+
+    #[test]
+    fn a_graph_goes_through_more_than_the_cache_holds() {
+        for bytes in [1 << 20, 8_388_608, 67_108_864] {
+            assert!(copies(bytes) * bytes >= 640 << 20);
+        }
+        assert_eq!((copies(0), copies(1 << 40)), (MOST_COPIES, 2));
+    }
+}

@@ -68,7 +68,9 @@ pub unsafe fn load_v2_u64(address: SharedAddr) -> [u64; 2] {
 pub unsafe fn load_v2(address: SharedAddr) -> [u32; 2] {
     let (a, b);
     // SAFETY: as the caller promises.
-    unsafe { asm!("ld.shared.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) address, options(readonly, nostack)) };
+    unsafe {
+        asm!("ld.shared.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) address, options(readonly, nostack))
+    };
     [a, b]
 }
 

@@ -189,7 +189,14 @@ impl Kernels {
                     gemm: args,
                 };
                 // SAFETY: the two parameters of such an entry.
-                unsafe { config.launch(*function, [(&raw mut x).cast(), (&raw mut args).cast()], stream, overlap) }
+                unsafe {
+                    config.launch(
+                        *function,
+                        [(&raw mut x).cast(), (&raw mut args).cast()],
+                        stream,
+                        overlap,
+                    )
+                }
             }
             _ => Err(Error::NoInstance {
                 request: "a product".to_owned(),

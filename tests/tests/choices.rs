@@ -1,0 +1,111 @@
+//! Kernels of choice, as those ask for them who measure kernels: each gives the right result, and one that does not fit is refused.
+
+use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
+use hopper_proj::instances::{Format, GEMM, Purpose};
+use hopper_proj::plan::Division;
+use hopper_proj::plan::measured::Kernel;
+use hopper_proj::raw::Overlap;
+use hopper_proj::reference::{self, LOGITS_TOLERANCE};
+use hopper_proj::router::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::{bf16, instances};
+use hopper_proj_tests::{Device, Values, check, shape};
+
+/// Kernels of one request that are run; there are hundreds of divisions of a product.
+const SHOWN: usize = 12;
+
+#[test]
+fn projections_are_right_by_every_kernel_of_choice() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let engine = &device.engine;
+    let (shape, stream) = (shape(80, 320), &device.stream);
+    let weights = values.bf16(80 * 320);
+    let many = engine.prepare_for_many(&weights, shape).unwrap();
+    let packed = device.prepare(Format::Window12, &weights, shape);
+    for (projection, m, kind) in [
+        (&many, 9, "gemv_bf16"),
+        (&many, 40, "gemm_bf16"),
+        (&packed, 40, "gemv_window12"),
+    ] {
+        let x = values.bf16(m * 320);
+        let x_there = engine.upload(&x).unwrap();
+        let kernels = engine.choices(projection, &x_there, m);
+        assert!(kernels.len() > 2);
+        for kernel in kernels.iter().take(SHOWN) {
+            assert!(kernel.name().starts_with(kind), "{kernel:?}");
+            for overlap in [Overlap::None, Overlap::Programmatic] {
+                let mut y = engine.upload(&vec![bf16::NAN; m * 80]).unwrap();
+                engine
+                    .project_by(kernel, projection, &x_there, m, &mut y, stream, overlap)
+                    .unwrap();
+                engine.synchronize(stream).unwrap();
+                check(&engine.download(&y).unwrap(), &x, &weights, shape, m).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn routers_are_right_by_every_kernel_of_choice() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let (shape, stream) = (shape(40, 320), &device.stream);
+    let weights = values.fp32(40 * 320);
+    let config = RouterConfig::new(Score::Softmax, 2);
+    let options = RouterOptions::default().max_tokens(64);
+    let router = Router::prepare(&device.engine, RouterWeights::Fp32(&weights), shape, &config, options).unwrap();
+    for m in [9, 40] {
+        let x = values.bf16(m * 320);
+        let expected = reference::logits(&x, &weights, shape, m).unwrap();
+        let x_there = device.engine.upload(&x).unwrap();
+        let tokens = Tokens::new(&x_there, m);
+        let kernels = router.kernels(tokens).unwrap();
+        assert!(kernels.len() > 2);
+        for kernel in kernels.iter().take(SHOWN) {
+            let mut logits = DeviceBuffer::from_slice(&vec![f32::NAN; m * 40]).unwrap();
+            router
+                .logits_by(Some(kernel), tokens, &mut logits, stream, Overlap::Programmatic)
+                .unwrap();
+            device.engine.synchronize(stream).unwrap();
+            let mut seen = vec![0.0; m * 40];
+            logits.copy_to(&mut seen).unwrap();
+            let error = reference::relative_error_fp32(&seen, &expected);
+            assert!(error <= LOGITS_TOLERANCE, "{error:e} by {kernel:?} at m = {m}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_for_something_else_is_refused() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let engine = &device.engine;
+    let (shape, stream) = (shape(16, 64), &device.stream);
+    let weights = values.bf16(16 * 64);
+    let projection = engine.prepare_for_many(&weights, shape).unwrap();
+    let packed = device.prepare(Format::Window12, &weights, shape);
+    let x = engine.upload(&values.bf16(40 * 64)).unwrap();
+    let y = engine.upload(&values.bf16(40 * 16)).unwrap();
+    let product = GEMM.iter().find(|i| i.purpose == Purpose::Product).unwrap();
+    let product = Kernel::Gemm(Division {
+        instance: product,
+        cluster: 1,
+        slices: 1,
+    });
+    let few = Kernel::Gemv(&Format::Bf16.gemvs()[0]);
+    let router = Kernel::Gemv(&instances::ROUTE_BF16[0]);
+    for (kernel, projection, m, words) in [
+        (product, &projection, 8, "another number of tokens"),
+        (few, &projection, 40, "another number of tokens"),
+        (product, &packed, 40, "another number of tokens"),
+        (few, &packed, 8, "another format"),
+        (router, &projection, 8, "is no kernel of this build"),
+    ] {
+        let (x, mut y) = (x.index(0..m * 64), y.index(0..m * 16));
+        let refused = engine.project_by(&kernel, projection, &x, m, &mut y, stream, Overlap::None);
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+    let (none, mut nothing) = (x.index(0..0), y.index(0..0));
+    engine
+        .project_by(&few, &projection, &none, 0, &mut nothing, stream, Overlap::None)
+        .unwrap();
+    assert!(engine.choices(&projection, &none, 0).is_empty());
+}
