@@ -144,7 +144,8 @@ fn what_is_left_out_is_not_chosen() {
 #[test]
 fn fewer_bytes_of_weights_cost_less() {
     let cost = |format| {
-        let costs = gemm_candidates(&over_units(format, (4096, 8192), 64)).filter_map(|(_, verdict)| match verdict {
+        let request = over_units(format, (4096, 8192), 64);
+        let costs = gemm_candidates(&request).filter_map(|(_, verdict)| match verdict {
             Verdict::Cost(cost) => Some(cost),
             Verdict::Rejected(_) => None,
         });
