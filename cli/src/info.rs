@@ -21,6 +21,7 @@ struct Report {
     formats: &'static [&'static str],
     suites: Vec<&'static str>,
     kernels: Vec<&'static str>,
+    left_out: Vec<&'static str>,
 }
 
 pub(crate) fn run(args: &Info) -> Result<()> {
@@ -38,6 +39,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         formats: &["bf16", "window12", "bf16x2", "bf16x3"],
         suites: Suite::ALL.iter().map(|suite| suite.name()).collect(),
         kernels: instances::entries().map(|entry| entry.name).collect(),
+        left_out: engine.kernels().left_out().map(|instance| instance.name).collect(),
     };
     let mut out = stdout().lock();
     if args.json {
@@ -63,6 +65,15 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     writeln!(out, "{} kernels:", report.kernels.len())?;
     for kernel in &report.kernels {
         writeln!(out, "  {kernel}")?;
+    }
+    // The driver's compiler is not the one that the kernels were tested with.
+    match report.left_out.as_slice() {
+        [] => writeln!(out, "kernels left out after a trial on this device: none")?,
+        names => writeln!(
+            out,
+            "kernels left out, as they gave wrong results on this device: {}",
+            names.join(", ")
+        )?,
     }
     Ok(())
 }

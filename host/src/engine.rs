@@ -4,7 +4,7 @@ use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
 use crate::plan::{FEW_TOKENS, GemmPlan, GemmRequest, plan_with};
 use crate::projection::Projection;
-use crate::raw::{Kernels, Output, Overlap, Product};
+use crate::raw::{Kernels, Matrix, Output, Overlap, PTX, Product};
 use crate::weights::bf16 as packing;
 use crate::weights::split::Split;
 use crate::weights::window12::{self, Histogram, Packed};
@@ -30,6 +30,8 @@ pub struct EngineOptions {
     /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and fault by fault.
     /// It belongs to the device's context, which the engines of a process share: the last one given counts for all.
     pub seed: Option<u64>,
+    /// PTX to load in place of [`PTX`](crate::raw::PTX): kernels of the same names and parameters.
+    pub ptx: Option<&'static str>,
 }
 
 impl EngineOptions {
@@ -75,7 +77,8 @@ pub(crate) struct Inner {
 
 impl Engine {
     /// Opens a device: chooses the driver, makes the device's primary context current on the calling thread, and loads the
-    /// kernels. This may take a second the first time, while the driver compiles them.
+    /// kernels. This may take a second the first time, while the driver compiles them. What its compiler is known to get wrong is tried:
+    /// see [`Kernels::left_out`].
     pub fn new(options: EngineOptions) -> Result<Self> {
         let driver = match options.driver {
             Some(choice) => hopper_cuda_driver::select(choice),
@@ -101,7 +104,7 @@ impl Engine {
         if options.seed.is_some() {
             emulated::set_seed(options.seed);
         }
-        let kernels = ManuallyDrop::new(Kernels::load()?);
+        let kernels = ManuallyDrop::new(Kernels::load_from(options.ptx.unwrap_or(PTX))?);
         Ok(Engine {
             inner: Arc::new(Inner { kernels, context, info }),
         })
@@ -161,14 +164,17 @@ impl Engine {
     }
 
     /// Packs row-major `[N, K]` weights into the order that the kernels stream, and uploads them. Slow, once per layer.
+    ///
+    /// More than 32 tokens are one matrix product, which reads every weight once, where every row of x starts at a multiple of 16 bytes;
+    /// elsewhere they are several walks over the weights.
     pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
         Projection::bf16(&self.inner, bytemuck::cast_slice(&packed), None, shape)
     }
 
-    /// [`Engine::prepare`] with the weights kept row-major as well, at twice the memory: then more than 32 tokens are one matrix product,
-    /// which reads every weight once, and not several walks over the weights.
+    /// [`Engine::prepare`] with the weights kept row-major as well, at twice the memory: then more than 32 tokens are one matrix product
+    /// wherever x lies, and one that reads weights by tensor copies where it can.
     pub fn prepare_for_many(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;
@@ -294,28 +300,24 @@ impl Engine {
         (y, y_len): (Output, usize),
         (stream, overlap): (&Stream, Overlap),
     ) -> Result<()> {
-        let Some(weights) = projection.row_major() else {
-            return Err(Error::NoInstance {
-                request: self.request(projection, x, m).to_string(),
-                reason: format!("{} reads row-major weights, which were not kept", plan.instance.name),
-            });
-        };
+        let shape = projection.shape();
         projection.check_engine(&self.inner)?;
-        Shape::check_len("x", x.len(), m, weights.shape().k())?;
-        Shape::check_len("y", y_len, m, weights.shape().n())?;
+        Shape::check_len("x", x.len(), m, shape.k())?;
+        Shape::check_len("y", y_len, m, shape.n())?;
         self.inner.check_current()?;
+        let units = || Matrix::Units(projection.weights(), shape);
         let product = Product {
             x: x.as_device_ptr().as_raw(),
-            x_stride: weights.shape().k(),
+            x_stride: shape.k(),
             m,
-            weights,
+            weights: projection.row_major().map_or_else(units, Matrix::Rows),
             y,
         };
         // SAFETY: as in `queue`; the plan is for these weights, this x and this m.
         unsafe { self.inner.kernels.product(plan, &product, stream.as_inner(), overlap) }
     }
 
-    /// The plan of a matrix product, where there are many tokens and weights for it.
+    /// The plan of a matrix product, where there are many tokens and a kernel for them.
     fn product_plan(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<GemmPlan>> {
         let request = self.product_request(projection, x, m);
         request.map_or(Ok(None), |request| plan::gemm(&request))
@@ -327,8 +329,11 @@ impl Engine {
         x: &DeviceSlice<u16>,
         m: usize,
     ) -> Option<GemmRequest> {
-        let weights = projection.row_major().filter(|_| m > FEW_TOKENS)?;
-        Some(weights.request(x.as_device_ptr().as_raw(), m, self.inner.kernels.multiprocessors()))
+        let (kernels, x) = (&self.inner.kernels, x.as_device_ptr().as_raw());
+        match projection.row_major() {
+            Some(weights) => (m > FEW_TOKENS).then(|| weights.request(x, m, kernels.multiprocessors())),
+            None => kernels.unit_request(projection.format(), projection.shape(), m, x),
+        }
     }
 
     /// The name of the kernel that [`Engine::project`] launches for these arguments; `None` for no tokens.

@@ -1,6 +1,6 @@
 //! How the weights of a format become the A fragments of the tensor cores.
 
-use crate::instances::{GemvArgs, Window12Args};
+use crate::instances::GemvArgs;
 use crate::layout::{BF16_STEP_BYTES, BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_STEPS, WINDOW12_PLANE_BYTES};
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{bits, global, warp};
@@ -70,34 +70,46 @@ pub(crate) struct Window12 {
     exceptions: u64,
 }
 
+/// The palette indices of a code word; the other bits are signs.
+pub(crate) const INDICES: u32 = 0x7777_7777;
 /// Bytes of a start and of an exception.
 const ENTRY: u64 = 8;
 
 impl Window12 {
+    /// Weights with this palette, whose exceptions lie there, row block by row block as the starts say.
     #[inline(always)]
-    pub(crate) fn new(args: &Window12Args) -> Self {
+    pub(crate) fn new(palette: [u32; 2], starts: u64, exceptions: u64) -> Self {
         Window12 {
-            palette: args.palette,
-            starts: args.starts,
-            exceptions: args.exceptions,
+            palette,
+            starts,
+            exceptions,
         }
+    }
+
+    /// Four high bytes: palette entries by the four lowest nibbles of `indices`, and the signs at the tops of the bytes of `signs`.
+    #[inline(always)]
+    pub(crate) fn high_bytes(self, indices: u32, signs: u32) -> u32 {
+        const SIGNS: u32 = 0x8080_8080;
+        bits::prmt(self.palette[0], self.palette[1], indices) | signs & SIGNS
     }
 
     /// Eight weights of a step from their low bytes and their code word.
     #[inline(always)]
     fn decode(self, low: [u32; 2], code: u32) -> [u32; 4] {
-        const INDICES: u32 = 0x7777_7777;
-        const SIGNS: u32 = 0x8080_8080;
-        let [table_low, table_high] = self.palette;
         let indices = code & INDICES;
         let high = [
-            bits::prmt(table_low, table_high, indices) | code & SIGNS,
-            bits::prmt(table_low, table_high, indices >> 16) | code << 4 & SIGNS,
+            self.high_bytes(indices, code),
+            self.high_bytes(indices >> 16, code << 4),
         ];
-        // Interleaves low and high bytes: of weights 0 and 1, and of 2 and 3.
-        let pair = |half: usize, selector: u32| bits::prmt(low[half], high[half], selector);
-        [pair(0, 0x5140), pair(0, 0x7362), pair(1, 0x5140), pair(1, 0x7362)]
+        let ([a, b], [c, d]) = (interleave(low[0], high[0]), interleave(low[1], high[1]));
+        [a, b, c, d]
     }
+}
+
+/// Four weights of their low and their high bytes.
+#[inline(always)]
+pub(crate) fn interleave(low: u32, high: u32) -> [u32; 2] {
+    [bits::prmt(low, high, 0x5140), bits::prmt(low, high, 0x7362)]
 }
 
 /// A warp's share of the exceptions, and the first of them.
@@ -113,17 +125,23 @@ pub(crate) struct Share {
 impl Window12 {
     /// Where the exceptions of a row block start, or the last ones end.
     #[inline(always)]
-    unsafe fn start(self, unit: u32) -> u64 {
+    pub(crate) unsafe fn start(self, unit: u32) -> u64 {
         // SAFETY: the host gives a start for every row block of the grid, and one for the end.
         unsafe { global::load_u64(self.starts + u64::from(unit) * ENTRY) }
+    }
+
+    /// The exception `at`, where it comes before `last`.
+    #[inline(always)]
+    pub(crate) unsafe fn exception(self, at: u64, last: u64) -> u64 {
+        // SAFETY: predicated on the end, which lies within the exceptions.
+        unsafe { global::load_u64_or_zero(self.exceptions + at * ENTRY, at < last) }
     }
 
     /// The exception `lane` behind `at`, where it comes before `last`: a warp reads 32 of them at once, each once.
     #[inline(always)]
     unsafe fn entry(self, at: u64, last: u64) -> u64 {
-        let mine = at + u64::from(warp::lane_id());
-        // SAFETY: predicated on the share's end, which lies within the exceptions.
-        unsafe { global::load_u64_or_zero(self.exceptions + mine * ENTRY, mine < last) }
+        // SAFETY: as the caller promises.
+        unsafe { self.exception(at + u64::from(warp::lane_id()), last) }
     }
 }
 

@@ -351,7 +351,8 @@ unsafe fn drop_groups(experts: u32, gate: &GateArgs, scratch: Scratch) {
         best = best_two(best, (of(best.0), of(best.1)));
         distance *= 2;
     }
-    let (first, second) = best;
+    // Halves, whose sum stays finite: only a group without experts that are numbers has -∞.
+    let (first, second) = (0.5 * best.0, 0.5 * best.1);
     let score = if second == f32::NEG_INFINITY {
         first
     } else {
@@ -472,6 +473,8 @@ fn weigh(gate: &GateArgs, scores: Scores, logit: f32) -> f32 {
     const LEAST_SUM: f32 = 1e-20;
     /// Keeps a sum of 32 of the largest values finite; a power of two.
     const SHRINK: f32 = 1.0 / 64.0;
+    /// Below it, a sum is finite without.
+    const ORDINARY: f32 = 1.0;
     let [score] = score_all(gate, scores, [logit]);
     // NaN has no weight, and lanes beyond the last choice have none either.
     let has_weight = !logit.is_nan() && warp::lane_id() < gate.top_k;
@@ -489,6 +492,12 @@ fn weigh(gate: &GateArgs, scores: Scores, logit: f32) -> f32 {
             LEAST_SUM * SHRINK
         } else {
             sum
+        };
+        // The least weights would lose bits by shrinking.
+        let (part, sum) = if sum.abs() < ORDINARY {
+            (weight, sum / SHRINK)
+        } else {
+            (part, sum)
         };
         weight = part * math::rcp(sum);
     }

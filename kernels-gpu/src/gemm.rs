@@ -17,11 +17,12 @@
 //! * The weights are asked for before `griddepcontrol.wait`, as in [`crate::gemv`]; x comes after.
 
 use crate::instances::{GEMM, Gemm, GemmArgs, for_each_gemm, same};
+use crate::stages::{Place, Stages};
 use crate::tile_sum::{Instance, Tile};
 use cuda_std::shared::SharedAddr;
 use cuda_std::tensor_map::{self, TensorMap};
 use cuda_std::wgmma::{self, Accumulator, WARPGROUP_WARPS};
-use cuda_std::{mbarrier, pdl, shared, tensor_map_address, thread, warp};
+use cuda_std::{pdl, tensor_map_address, thread, warp};
 
 /// A compiled matrix product by tensor copies.
 trait TensorInstance: Instance {
@@ -29,94 +30,31 @@ trait TensorInstance: Instance {
     type Sums: Accumulator;
 }
 
-/// Bytes of an mbarrier.
-const BARRIER: u32 = 8;
 /// Columns of a group.
 const COLUMNS: u32 = wgmma::TILE_COLUMNS;
 /// `wgmma`s that a group of columns takes.
 const STEPS: u64 = COLUMNS as u64 / 16;
 
-/// Where a ring of stages stands.
-#[derive(Clone, Copy)]
-struct Place {
-    stage: u32,
-    parity: u32,
-}
-
-impl Place {
-    const START: Self = Place { stage: 0, parity: 0 };
-
-    #[inline(always)]
-    fn next(self, stages: u32) -> Self {
-        if self.stage + 1 == stages {
-            Place {
-                stage: 0,
-                parity: self.parity ^ 1,
-            }
-        } else {
-            Place {
-                stage: self.stage + 1,
-                ..self
-            }
-        }
-    }
-}
-
-/// The CTA's ring: a barrier per stage that tells when its tiles have landed, one that tells when they have been used, and
-/// the tiles.
-struct Ring<I: Instance> {
-    base: SharedAddr,
-    instance: core::marker::PhantomData<I>,
-}
-
-impl<I: Instance> Ring<I> {
-    const STAGES: u32 = I::GEMM.stages as u32;
+impl<I: TensorInstance> Stages<I> {
     const GROUPS: u32 = I::GEMM.groups as u32;
     const TERMS: u32 = I::GEMM.terms as u32;
-    const STAGE_BYTES: u32 = I::GEMM.stage_bytes() as u32;
     const WEIGHT_BYTES: u32 = I::GEMM.weight_tile_bytes() as u32;
-    const GROUP_BYTES: u32 = Self::STAGE_BYTES / Self::GROUPS;
-
-    #[inline(always)]
-    fn full(&self, stage: u32) -> SharedAddr {
-        self.base + stage * BARRIER
-    }
-
-    #[inline(always)]
-    fn empty(&self, stage: u32) -> SharedAddr {
-        self.base + (Self::STAGES + stage) * BARRIER
-    }
+    const GROUP_BYTES: u32 = Self::BYTES / Self::GROUPS;
 
     /// The weights' tile of a group and term; x's stands where the term after the last would.
     #[inline(always)]
     fn tile(&self, stage: u32, group: u32, term: u32) -> SharedAddr {
-        let tiles = self.base + const { I::GEMM.tile_offset() as u32 };
-        tiles + stage * Self::STAGE_BYTES + group * Self::GROUP_BYTES + term * Self::WEIGHT_BYTES
+        self.data(stage) + group * Self::GROUP_BYTES + term * Self::WEIGHT_BYTES
     }
 
-    #[inline(always)]
-    unsafe fn init(&self) {
-        for stage in 0..Self::STAGES {
-            // SAFETY: the barriers lie in a part of shared memory of their own, and nobody has used them yet.
-            unsafe {
-                mbarrier::init(self.full(stage), 1);
-                mbarrier::init(self.empty(stage), const { I::GEMM.warps as u32 });
-            }
-        }
-        mbarrier::fence_init();
-    }
-
-    /// Announces a stage's bytes and sends for its weights: groups from `chunk · GROUPS` on.
+    /// Sends for the weights of a stage: groups from `chunk · GROUPS` on.
     #[inline(always)]
     unsafe fn fetch_weights(&self, stage: u32, map: u64, chunk: u32, first_row: u32) {
-        // SAFETY: the caller has seen the stage empty; the box is the tile.
-        unsafe {
-            mbarrier::arrive_expect_tx(self.full(stage), Self::STAGE_BYTES);
-            for group in 0..Self::GROUPS {
-                for term in 0..Self::TERMS {
-                    let at = [(chunk * Self::GROUPS + group) * COLUMNS, first_row, term];
-                    tensor_map::load_3d(self.tile(stage, group, term), map, at, self.full(stage));
-                }
+        for group in 0..Self::GROUPS {
+            for term in 0..Self::TERMS {
+                let at = [(chunk * Self::GROUPS + group) * COLUMNS, first_row, term];
+                // SAFETY: the caller has seen the stage empty and announced its bytes; the box is the tile.
+                unsafe { tensor_map::load_3d(self.tile(stage, group, term), map, at, self.full(stage)) };
             }
         }
     }
@@ -139,40 +77,12 @@ struct Maps {
     weights: u64,
 }
 
-/// One lane of the producer: sends for the tiles of chunks `first..last`.
-#[inline(always)]
-unsafe fn produce<I: TensorInstance>(ring: &Ring<I>, maps: Maps, (first, last): (u32, u32), tile: &Tile<'_>) {
-    let ahead = last.min(first + Ring::<I>::STAGES);
-    // SAFETY: fresh stages first, then each once its readers have left it.
-    unsafe {
-        for chunk in first..ahead {
-            ring.fetch_weights(chunk - first, maps.weights, chunk, tile.first_row);
-        }
-        // For the whole CTA, which meets this warp at a barrier before it touches global memory.
-        pdl::wait();
-        for chunk in first..ahead {
-            ring.fetch_x(chunk - first, maps.x, chunk, tile.first_token);
-        }
-        let mut place = Place::START;
-        for chunk in ahead..last {
-            mbarrier::wait_parity(ring.empty(place.stage), place.parity);
-            ring.fetch_weights(place.stage, maps.weights, chunk, tile.first_row);
-            ring.fetch_x(place.stage, maps.x, chunk, tile.first_token);
-            place = place.next(Ring::<I>::STAGES);
-        }
-    }
-}
-
 /// A warp of a multiplying warpgroup: the sums over chunks `first..last`.
 #[inline(always)]
-unsafe fn multiply<I: TensorInstance>(ring: &Ring<I>, (first, last): (u32, u32), warp: u32) -> I::Sums {
+unsafe fn multiply<I: TensorInstance>(ring: &Stages<I>, (first, last): (u32, u32), warp: u32) -> I::Sums {
     let rows = warp / WARPGROUP_WARPS * const { wgmma::ROWS * I::GEMM.row_bytes() as u32 };
-    let leave = |stage: u32| {
-        if warp::lane_id() == 0 {
-            // SAFETY: this warp's `wgmma`s on the stage have been waited for.
-            unsafe { mbarrier::arrive(ring.empty(stage)) };
-        }
-    };
+    // SAFETY: called once this warp's `wgmma`s on the stage have been waited for.
+    let leave = |stage: u32| unsafe { ring.leave(stage) };
     let mut place = Place::START;
     let mut part = |from: u32, to: u32| {
         let mut sums = I::Sums::zeros();
@@ -180,11 +90,11 @@ unsafe fn multiply<I: TensorInstance>(ring: &Ring<I>, (first, last): (u32, u32),
         for chunk in from..to {
             // SAFETY: the barriers were initialised before the CTA's first barrier. The loop is uniform over the warpgroup,
             // whose warps all come here.
-            unsafe { mbarrier::wait_parity(ring.full(place.stage), place.parity) };
+            unsafe { ring.wait(place) };
             wgmma::fence();
-            for group in 0..Ring::<I>::GROUPS {
-                let x = wgmma::tile_descriptor(ring.tile(place.stage, group, Ring::<I>::TERMS));
-                for term in 0..Ring::<I>::TERMS {
+            for group in 0..Stages::<I>::GROUPS {
+                let x = wgmma::tile_descriptor(ring.tile(place.stage, group, Stages::<I>::TERMS));
+                for term in 0..Stages::<I>::TERMS {
                     let weights = wgmma::tile_descriptor(ring.tile(place.stage, group, term) + rows);
                     for step in 0..STEPS {
                         // SAFETY: as above; the tiles have landed, and stay until this warp leaves them.
@@ -198,7 +108,7 @@ unsafe fn multiply<I: TensorInstance>(ring: &Ring<I>, (first, last): (u32, u32),
                 leave(before);
             }
             before = place.stage;
-            place = place.next(Ring::<I>::STAGES);
+            place = place.next(Stages::<I>::COUNT);
         }
         sums.wait();
         // Nobody waits for the last stages of all to be empty.
@@ -233,10 +143,7 @@ unsafe fn gemm<I: TensorInstance>(maps: Maps, args: GemmArgs) {
     const { assert!(I::GEMM.tokens() == I::Sums::COLUMNS && I::GEMM.warps % WARPGROUP_WARPS as usize == 0) };
     pdl::launch_dependents();
     let warp = warp::warp_id();
-    let ring = Ring::<I> {
-        base: shared::dynamic_base(),
-        instance: core::marker::PhantomData,
-    };
+    let ring = Stages::<I>::new();
     let tile = Tile::of_cta::<I>(&args);
     let range = tile.slice(args.k.div_ceil(const { COLUMNS * I::GEMM.groups as u32 }));
     let consumers = const { I::GEMM.warps as u32 };
@@ -248,7 +155,13 @@ unsafe fn gemm<I: TensorInstance>(maps: Maps, args: GemmArgs) {
     let sums = if warp == consumers {
         if warp::lane_id() == 0 {
             // SAFETY: the maps are those of x and of the weights, with this instance's boxes.
-            unsafe { produce(&ring, maps, range, &tile) };
+            unsafe {
+                ring.produce(
+                    range,
+                    |stage, chunk| ring.fetch_weights(stage, maps.weights, chunk, tile.first_row),
+                    |stage, chunk| ring.fetch_x(stage, maps.x, chunk, tile.first_token),
+                );
+            }
         }
         warp::sync_warp(u32::MAX);
         I::Sums::zeros()

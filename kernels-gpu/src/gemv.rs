@@ -417,7 +417,7 @@ macro_rules! window12_entries {
         #[unsafe(no_mangle)]
         unsafe extern "ptx-kernel" fn $name(args: Window12Args) {
             // SAFETY: the host checks what it launches.
-            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Window12::new(&args), Store) }
+            unsafe { gemv::<$name, $g, $r, $n, $x>(args.gemv, Window12::new(args.palette, args.starts, args.exceptions), Store) }
         }
     )* };
 }

@@ -19,12 +19,20 @@ mod gemm;
 #[cfg(target_arch = "nvptx64")]
 mod gemm_plain;
 #[cfg(target_arch = "nvptx64")]
+mod gemm_units;
+#[cfg(target_arch = "nvptx64")]
 mod gemv;
 #[cfg(target_arch = "nvptx64")]
 mod join;
 #[cfg(target_arch = "nvptx64")]
+mod natural;
+#[cfg(target_arch = "nvptx64")]
+mod patches;
+#[cfg(target_arch = "nvptx64")]
 mod ring;
 #[cfg(target_arch = "nvptx64")]
 mod score;
+#[cfg(target_arch = "nvptx64")]
+mod stages;
 #[cfg(target_arch = "nvptx64")]
 mod tile_sum;

@@ -1,6 +1,7 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
 pub mod driver;
+pub mod exceptions;
 pub mod product;
 pub mod route;
 pub mod router;

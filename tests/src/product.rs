@@ -3,7 +3,10 @@
 use crate::driver::{self, Function, Launch};
 use hopper_cuda_driver::{emulated, ffi};
 use hopper_proj::bf16;
-use hopper_proj::instances::{GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, Score};
+use hopper_proj::instances::{
+    Format, GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, STARTS_AFTER, Score, UnitGemmArgs,
+};
+use hopper_proj::weights::{bf16 as packing, window12};
 use std::ffi::c_void;
 
 /// Bytes of NaNs around every operand and of poison around every result. No multiple of 16, so that plain loads meet odd addresses.
@@ -69,12 +72,69 @@ pub struct Product<'a> {
     function: Function,
     maps: [ffi::CUtensorMap; 2],
     args: PlainGemmArgs,
+    units: Option<Packed>,
     x: Region,
     y: Region,
     ids: Region,
     weights: Region,
     sums: Region,
     counters: Region,
+}
+
+/// Packed weights in device memory.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    units: Region,
+    starts: u64,
+    exceptions: u64,
+    palette: [u32; 2],
+}
+
+impl Packed {
+    fn new(format: Format, operands: &Operands) -> Self {
+        let shape = crate::shape(operands.n, operands.k);
+        let [weights] = &operands.terms[..] else {
+            panic!("units of one term are wanted");
+        };
+        if format == Format::Bf16 {
+            let units: Vec<u8> = (packing::pack(weights, shape)
+                .expect("weights that can be packed")
+                .iter())
+            .flat_map(|weight| weight.to_le_bytes())
+            .collect();
+            return Packed {
+                units: Region::new(&units, 16),
+                starts: 0,
+                exceptions: 0,
+                palette: [0; 2],
+            };
+        }
+        let packed = window12::pack(weights, shape).expect("weights that can be packed");
+        let words = |values: &mut dyn Iterator<Item = u64>| -> Vec<u8> { values.flat_map(u64::to_le_bytes).collect() };
+        let exceptions = words(&mut packed.exceptions().iter().map(|exception| exception.word()));
+        let end = packed.exceptions().len() as u64;
+        let starts = words(&mut packed.starts().iter().copied().chain([end; STARTS_AFTER - 1]));
+        Packed {
+            units: Region::new(packed.units(), 16),
+            starts: driver::memory(&starts),
+            exceptions: if exceptions.is_empty() {
+                0
+            } else {
+                driver::memory(&exceptions)
+            },
+            palette: packed.palette_words(),
+        }
+    }
+
+    fn args(&self, gemm: GemmArgs) -> UnitGemmArgs {
+        UnitGemmArgs {
+            weights: self.units.address(),
+            starts: self.starts,
+            exceptions: self.exceptions,
+            palette: self.palette,
+            gemm,
+        }
+    }
 }
 
 /// Device memory between guards.
@@ -156,7 +216,7 @@ impl<'a> Product<'a> {
     pub fn new(function: Function, instance: &'static Gemm, operands: &'a Operands, division: Division) -> Self {
         let Operands { m, n, k, .. } = *operands;
         let (lead, stride) = match instance.loads {
-            Loads::Tensor => (48, k.next_multiple_of(8) + 8),
+            Loads::Tensor | Loads::Units(_) => (48, k.next_multiple_of(8) + 8),
             Loads::Plain if k % 2 == 0 => (16, k.next_multiple_of(8)),
             Loads::Plain => (GUARD, k + 3),
         };
@@ -165,10 +225,18 @@ impl<'a> Product<'a> {
         let weights = Region::new(&weights, lead);
         let maps = match instance.loads {
             Loads::Plain => [ffi::CUtensorMap::default(); 2],
+            Loads::Units(_) => [
+                x_map(instance, x.address(), [k, m], stride),
+                ffi::CUtensorMap::default(),
+            ],
             Loads::Tensor => [
                 x_map(instance, x.address(), [k, m], stride),
                 weight_map(instance, weights.address(), [k, n, instance.terms], stride),
             ],
+        };
+        let units = match instance.loads {
+            Loads::Units(format) => Some(Packed::new(format, operands)),
+            Loads::Tensor | Loads::Plain => None,
         };
         let result = |bytes: usize, lead: usize| Region::new(&vec![POISON; bytes], lead);
         // A vector store needs alignment that a result need not have.
@@ -233,6 +301,7 @@ impl<'a> Product<'a> {
             function,
             maps,
             args,
+            units,
             x,
             y,
             ids,
@@ -248,10 +317,16 @@ impl<'a> Product<'a> {
         assert!(!other.division.fp32 && (other.operands.m, other.operands.n) == (m, k));
         self.x = other.y;
         (self.args.x, self.args.x_stride) = (self.x.address(), k as u64);
-        if self.instance.loads == Loads::Tensor {
+        if self.instance.loads.has_map_of_x() {
             self.maps[0] = x_map(self.instance, self.x.address(), [k, m], k);
         }
         self
+    }
+
+    /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
+    pub fn packed_memory(&self) -> [u64; 3] {
+        self.units
+            .map_or([0; 3], |packed| [packed.units.start, packed.starts, packed.exceptions])
     }
 
     /// Launches the kernel over poisoned results.
@@ -277,9 +352,11 @@ impl<'a> Product<'a> {
             (&raw const *value).cast()
         }
         let [x, weights] = self.maps.each_ref().map(pointer);
-        let parameters = match instance.loads {
-            Loads::Tensor => vec![x, weights, pointer(&self.args.gemm)],
-            Loads::Plain => vec![pointer(&self.args)],
+        let units = self.units.map(|units| units.args(self.args.gemm));
+        let parameters = match (instance.loads, &units) {
+            (_, Some(units)) => vec![x, pointer(units)],
+            (Loads::Plain, None) => vec![pointer(&self.args)],
+            (_, None) => vec![x, weights, pointer(&self.args.gemm)],
         };
         // SAFETY: these are the parameters of kernels that load in this way.
         match unsafe { launch.run_on(grid.expect("checked before"), self.function, &parameters) } {

@@ -306,3 +306,64 @@ fn scores_keep_their_relative_accuracy() {
         }
     }
 }
+
+#[test]
+fn groups_are_ranked_where_their_sums_leave_the_range_of_fp32() {
+    const NAN: f32 = f32::NAN;
+    let kernel = Kernel::load();
+    for (logits, expected) in [
+        // Two large experts are better than a larger and a smaller one, and two small ones worse.
+        ([3e38, 1e38, 3.3e38, 3.3e38], [2, 3]),
+        ([-3.3e38, -3.3e38, -3e38, -3e38], [2, 3]),
+        ([f32::INFINITY, 1e38, 3.3e38, 3.3e38], [2, 3]),
+        // Whatever the numbers are, NaN is worse.
+        ([NAN, NAN, -3e38, -3e38], [2, 3]),
+        ([NAN, NAN, f32::NEG_INFINITY, f32::NEG_INFINITY], [2, 3]),
+        ([NAN, NAN, f32::NEG_INFINITY, NAN], [2, 3]),
+        // One expert alone is compared with the sum of two.
+        ([NAN, 3e38, 1e38, 1e38], [1, 0]),
+        ([NAN, 1e38, 1e38, 1e38], [2, 3]),
+    ] {
+        let config = RouterConfig::new(Score::Identity, 2).groups(2, 1);
+        let routed = kernel.route(&logits, logits.len(), &config);
+        assert_eq!(routed.ids, expected, "{logits:?}");
+        check(&routed, &logits, &config);
+    }
+}
+
+#[test]
+fn scores_that_leave_the_range_of_fp32_with_their_bias_are_the_largest_there_are() {
+    let kernel = Kernel::load();
+    let logits = [1e38, 2e38, 3e38, -3e38];
+    for (bias, expected) in [([3e38; 4], [0, 1, 2, 3]), ([-3e38; 4], [2, 1, 0, 3])] {
+        let config = RouterConfig::new(Score::Identity, 4).bias(bias.to_vec());
+        let routed = kernel.route(&logits, logits.len(), &config);
+        assert_eq!(routed.ids, expected, "{bias:?}");
+        check(&routed, &logits, &config);
+    }
+}
+
+#[test]
+fn dividing_by_the_sum_costs_the_least_scores_no_bits() {
+    const EACH: usize = 32;
+    let kernel = Kernel::load();
+    // Every score is a normal FP32 number. The sums lie above the least one and below.
+    for (from, to) in [(-87.0, -20.0), (-87.3, -80.0)] {
+        let config = RouterConfig::new(Score::Sigmoid, EACH).renormalize();
+        let step = (to - from) / (EACH * K) as f32;
+        let logits: Vec<f32> = (0..EACH * K)
+            .map(|i| from + (i % K * EACH + i / K) as f32 * step)
+            .collect();
+        let routed = kernel.route(&logits, EACH, &config);
+        for (token, logits) in logits.chunks_exact(EACH).enumerate() {
+            let exact: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
+            let routed = routed.token(token, K);
+            let ids: Vec<usize> = routed.ids.iter().map(|&id| id as usize).collect();
+            let expected = gate::weigh(&exact, &config.gate(EACH).unwrap(), &ids).unwrap();
+            for ((found, expected), id) in routed.weights.iter().zip(expected).zip(ids) {
+                let error = (f64::from(*found) / expected - 1.0).abs();
+                assert!(error < 1.5e-6, "of {}: {found:e}, off by {error:e}", logits[id]);
+            }
+        }
+    }
+}

@@ -417,7 +417,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
         // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.
         let products = instance.warps * k / 16 * instance.terms;
         match instance.loads {
-            Loads::Tensor => assert_eq!(
+            Loads::Tensor | Loads::Units(_) => assert_eq!(
                 counters.count("wgmma.mma_async") as usize,
                 products,
                 "{}",

@@ -4,6 +4,7 @@ use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::instances::Format;
 use hopper_proj::weights::window12;
 use hopper_proj::{DriverInUse, Projection, Shape, bf16};
+use hopper_proj_tests::exceptions::weights;
 use hopper_proj_tests::{Device, Values, shape};
 
 /// Shares of the weights that the palette lacks.
@@ -11,27 +12,6 @@ const RATES: [f64; 5] = [0.0, 1e-4, 1e-2, 0.5, 1.0];
 const SEEDS: u64 = 20;
 /// How far two orders of FP32 sums may lead apart, relative to the result's norm.
 const TOLERANCE: f64 = 1e-6;
-
-/// Exponents that fill the palette: those of values from 2⁻¹³ to 2.
-const COMMON: std::ops::Range<u16> = 114..128;
-/// Exponents that it lacks, as none of them is as frequent as a common one, or 0.
-const RARE: std::ops::Range<u16> = 60..110;
-
-/// Weights of which about this share is rare: there are 14 common exponents in 7 pairs, and rare ones in 25 pairs, so with
-/// all weights rare the palette still holds 7 of the 25.
-fn weights(values: &mut Values, len: usize, rate: f64) -> Vec<bf16> {
-    let words = values.words(2 * len);
-    let (dice, bits) = words.split_at(len);
-    dice.iter()
-        .zip(bits)
-        .map(|(&dice, &bits)| {
-            let rare = f64::from(dice) < rate * 2f64.powi(32);
-            let exponents = if rare { RARE } else { COMMON };
-            let exponent = exponents.start + (bits >> 16) as u16 % exponents.len() as u16;
-            bf16::from_bits((bits as u16 & 0x807f) | exponent << 7)
-        })
-        .collect()
-}
 
 /// `[m, N]` before any rounding to BF16; every value is written.
 fn fp32(device: &Device, projection: &Projection, x: &[bf16], m: usize) -> Vec<f32> {

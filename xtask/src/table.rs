@@ -39,6 +39,9 @@ fn promise_products(spec: EntrySpec, gemm: &instances::Gemm) -> EntrySpec {
     let products = steps * gemm.terms;
     match gemm.loads {
         instances::Loads::Tensor => spec.promise_in_main_loop("HGMMA", products as u32),
+        instances::Loads::Units(format) => {
+            promise_order(spec.promise_in_main_loop("HGMMA", products as u32), format, steps)
+        }
         instances::Loads::Plain => {
             let tiles = gemm.terms * gemm.rows() + gemm.tokens();
             let loads = tiles * UNIT_K * 2 / (16 * gemm.threads());
@@ -54,6 +57,26 @@ const X_LOADS: usize = 2;
 
 /// Integer instructions that a main loop may spend on eight weights of a lane.
 const INTEGERS_PER_OCTET: usize = 16;
+
+/// Integer instructions that a main loop may spend on eight weights of a lane to bring them into the order of K, and to decode them first.
+const INTEGERS_IN_ORDER: usize = 20;
+const INTEGERS_DECODED_IN_ORDER: usize = 40;
+/// What a main loop holds beside: the ways that exceptions take.
+const INTEGERS_OF_EXCEPTIONS: usize = 104;
+
+/// Weights in the order of K by pairs, as they lie; those of `window12` as matrices of low bytes, and six permutations of bytes for
+/// eight weights.
+fn promise_order(spec: EntrySpec, format: instances::Format, octets: usize) -> EntrySpec {
+    match format {
+        instances::Format::Window12 => spec
+            .promise_in_main_loop("LDSM", octets as u32 / 2)
+            .promise_in_main_loop("PRMT", 6 * octets as u32)
+            .max_integers_in_main_loop((INTEGERS_DECODED_IN_ORDER * octets + INTEGERS_OF_EXCEPTIONS) as u32),
+        _ => spec
+            .promise_in_main_loop("LDS.64", 2 * octets as u32)
+            .max_integers_in_main_loop((INTEGERS_IN_ORDER * octets) as u32),
+    }
+}
 
 /// One matrix instruction per step, row block and token block of a chunk; each row block's unit comes by wide loads, and
 /// where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop. Where

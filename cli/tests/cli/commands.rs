@@ -23,7 +23,9 @@ fn info_names_the_device_and_the_kernels() {
             .iter()
             .any(|name| name.as_str().unwrap().starts_with("gemv_bf16_sm90_"))
     );
-    assert!(stdout(&["info"]).contains("(emulated)"));
+    assert_eq!(info["left_out"].as_array().map(Vec::len), Some(0));
+    let text = stdout(&["info"]);
+    assert!(text.contains("(emulated)") && text.contains("left out after a trial on this device: none"));
 }
 
 /// Small whole numbers, so that the FP32 sums are exact and the expected values are exact in BF16.

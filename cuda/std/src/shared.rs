@@ -60,6 +60,20 @@ pub unsafe fn load_v2_u64(address: SharedAddr) -> [u64; 2] {
     [a, b]
 }
 
+/// `ld.shared.v2.b32`.
+///
+/// # Safety
+/// `address` is a multiple of 8 and its 8 bytes were written before by this thread or by one ordered before it.
+#[inline(always)]
+pub unsafe fn load_v2(address: SharedAddr) -> [u32; 2] {
+    let (a, b);
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("ld.shared.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) address, options(readonly, nostack))
+    };
+    [a, b]
+}
+
 /// `ld.shared.f32`.
 ///
 /// # Safety

@@ -84,6 +84,13 @@ pub trait Accumulator: Copy {
     /// waited for.
     unsafe fn multiply(&mut self, a: Descriptor, b: Descriptor);
 
+    /// [`Accumulator::multiply`] with the lane's fragment of `a`: with g and t as above, the pairs of columns 2·t and the next of rows
+    /// 16·w + g and 16·w + g + 8, then those of columns 2·t + 8 and the next.
+    ///
+    /// # Safety
+    /// As for [`Accumulator::multiply`]; the values of `a` lie in registers that nothing else uses until the group has been waited for.
+    unsafe fn multiply_fragment(&mut self, a: [u32; 4], b: Descriptor);
+
     /// `wgmma.wait_group.sync.aligned 0`: waits for all groups, after which the sums may be read.
     fn wait(&mut self);
 
@@ -117,6 +124,18 @@ macro_rules! accumulators {
                     asm!(concat!("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape,
                         ".f32.bf16.bf16 {{{0}" $(, ", {", $i, "}")*, "}}, {a}, {b}, p, 1, 1, 0, 0; }}"),
                         inout(reg32) self[0], $(inout(reg32) self[$i],)* a = in(reg64) a, b = in(reg64) b, options(nostack))
+                };
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_fragment(&mut self, a: [u32; 4], b: Descriptor) {
+                let [a0, a1, a2, a3] = a;
+                // SAFETY: as the caller promises.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape,
+                        ".f32.bf16.bf16 {{{0}" $(, ", {", $i, "}")*, "}}, {{{a0}, {a1}, {a2}, {a3}}}, {b}, p, 1, 1, 0; }}"),
+                        inout(reg32) self[0], $(inout(reg32) self[$i],)* a0 = in(reg32) a0, a1 = in(reg32) a1, a2 = in(reg32) a2,
+                        a3 = in(reg32) a3, b = in(reg64) b, options(nostack))
                 };
             }
 

@@ -3,15 +3,16 @@
 //! Every way to split the work is either rejected with a reason or given a cost by a small model of the device
 //! ([`gemm_candidates`] shows the list), and the cheapest wins. A product takes
 //!
-//! * the longest of three streams: tiles from L2 into the busiest multiprocessor, weights from memory, and the tensor cores' work there;
+//! * the longest of four streams: tiles from L2 into the busiest multiprocessor, weights from memory, the tensor cores' work there, and what
+//!   it takes to bring packed units into the order of K;
 //! * a start for each wave of CTAs;
 //! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
 
 use super::measured::{self, Kernel, Op, Table};
 use super::{Verdict, device};
 use crate::{Error, Result, Shape};
-use kernels_gpu::instances::{Format, GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
-use kernels_gpu::layout::UNIT_K;
+use kernels_gpu::instances::{Format, Gemm, Loads, Purpose, gemms};
+use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
 use std::fmt;
 
 /// What a matrix product is planned for.
@@ -31,6 +32,40 @@ pub struct GemmRequest {
     pub multiprocessors: usize,
     /// Slices of K that the caller's workspace can join: 1 where there is none.
     pub max_slices: usize,
+    /// Instances that this device cannot be trusted with.
+    pub left_out: LeftOut,
+}
+
+/// Instances whose results were wrong when they were checked on the device at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// A bit for each of [`gemms`].
+    bits: u64,
+}
+
+impl LeftOut {
+    /// No instances.
+    pub const NONE: LeftOut = LeftOut { bits: 0 };
+
+    /// Adds an instance.
+    pub fn insert(&mut self, instance: &Gemm) {
+        self.bits |= Self::bit(instance);
+    }
+
+    /// Whether it is one of them.
+    pub fn contains(&self, instance: &Gemm) -> bool {
+        self.bits & Self::bit(instance) != 0
+    }
+
+    /// All of them, in the order of their table.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Gemm> {
+        gemms().filter(|instance| self.contains(instance))
+    }
+
+    fn bit(instance: &Gemm) -> u64 {
+        let at = gemms().position(|compiled| compiled == instance);
+        at.and_then(|at| 1u64.checked_shl(at as u32)).unwrap_or(0)
+    }
 }
 
 impl fmt::Display for GemmRequest {
@@ -38,6 +73,7 @@ impl fmt::Display for GemmRequest {
         let how = match self.loads {
             Loads::Tensor => "tensor copies",
             Loads::Plain => "plain loads",
+            Loads::Units(_) => "packed units",
         };
         write!(
             f,
@@ -113,11 +149,7 @@ pub fn gemm_with(division: &Division, request: &GemmRequest) -> Result<Option<Ge
     if request.m == 0 {
         return Ok(None);
     }
-    let known = || {
-        GEMM.iter()
-            .chain(PLAIN_GEMM)
-            .any(|compiled| compiled == division.instance)
-    };
+    let known = || gemms().any(|compiled| compiled == division.instance);
     let allowed = CLUSTERS.contains(&division.cluster) && (1..=MAX_SLICES).contains(&division.slices);
     let reason = if !known() {
         Some("is no kernel of this build")
@@ -134,7 +166,7 @@ pub fn gemm_with(division: &Division, request: &GemmRequest) -> Result<Option<Ge
 
 /// Every compiled instance, in the order of their table, in every division with its verdict.
 pub fn gemm_candidates(request: &GemmRequest) -> impl Iterator<Item = (Division, Verdict)> {
-    let divisions = GEMM.iter().chain(PLAIN_GEMM).flat_map(|instance| {
+    let divisions = gemms().flat_map(|instance| {
         let clusters = CLUSTERS.into_iter();
         clusters.flat_map(move |cluster| {
             SLICES.into_iter().map(move |slices| Division {
@@ -163,10 +195,11 @@ pub(super) fn measured_of(table: &Table, request: &GemmRequest) -> Option<Divisi
         Purpose::Product => Op::Project,
         Purpose::Route => Op::Route,
     };
-    let format = match request.terms {
-        1 => Format::Bf16,
-        2 => Format::Bf16x2,
-        3 => Format::Bf16x3,
+    let format = match (request.loads, request.terms) {
+        (Loads::Units(format), _) => format,
+        (_, 1) => Format::Bf16,
+        (_, 2) => Format::Bf16x2,
+        (_, 3) => Format::Bf16x3,
         _ => return None,
     };
     let fits = |division: &Division| unfit(division, request).or_else(|| unwise(division, request)).is_none();
@@ -200,6 +233,9 @@ fn unfit(division: &Division, request: &GemmRequest) -> Option<&'static str> {
     }
     if instance.loads != request.loads {
         return Some("loads its operands in another way");
+    }
+    if request.left_out.contains(instance) {
+        return Some("gave a wrong result when it was checked on this device");
     }
     (slices > request.max_slices).then_some("splits K over slices, and there is no workspace to join so many")
 }
@@ -256,15 +292,25 @@ fn cost(division: &Division, request: &GemmRequest) -> f64 {
     let in_flight = together * cta_bytes.min((instance.stages * instance.stage_bytes()) as f64);
     let tiles_in = on_busiest as f64 * cta_bytes / (device::L2 * (in_flight / device::IN_FLIGHT).min(1.0));
 
-    let weight_bytes = n as f64 * k as f64 * (2 * request.terms) as f64;
+    let bytes_per_weight = match instance.loads {
+        Loads::Tensor | Loads::Plain => (2 * request.terms) as f64,
+        Loads::Units(format) => format.unit_bytes() as f64 / UNIT_WEIGHTS as f64,
+    };
+    let weight_bytes = n as f64 * k as f64 * bytes_per_weight;
     let weights_in = weight_bytes / (multiprocessors as f64 * device::STREAM);
 
     let products = (instance.rows() * instance.tokens() * UNIT_K * request.terms) as f64;
     let rate = match instance.loads {
-        Loads::Tensor => device::PRODUCTS,
+        Loads::Tensor | Loads::Units(_) => device::PRODUCTS,
         Loads::Plain => device::PRODUCTS / 2.0,
     };
     let multiplied = on_busiest as f64 * cta_groups as f64 * products / rate;
+    let unit = match instance.loads {
+        Loads::Tensor | Loads::Plain => 0.0,
+        Loads::Units(Format::Window12) => device::WINDOW12_UNIT,
+        Loads::Units(_) => device::BF16_UNIT,
+    };
+    let decoded = on_busiest as f64 * (cta_groups * instance.warps) as f64 * unit;
 
     let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
     let clusters = if cluster > 1 {
@@ -277,7 +323,7 @@ fn cost(division: &Division, request: &GemmRequest) -> f64 {
         (1, Purpose::Route) => device::JOIN,
         (slices, _) => device::JOIN + device::SLICE * slices as f64,
     };
-    tiles_in.max(weights_in).max(multiplied) + waves * device::CTA + clusters + joined
+    tiles_in.max(weights_in).max(multiplied).max(decoded) + waves * device::CTA + clusters + joined
 }
 
 #[cfg(test)]

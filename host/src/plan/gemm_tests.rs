@@ -1,4 +1,5 @@
 use super::*;
+use kernels_gpu::instances::{GEMM, PLAIN_GEMM};
 use proptest::prelude::*;
 
 fn request(purpose: Purpose, terms: usize, (n, k): (usize, usize), m: usize) -> GemmRequest {
@@ -10,6 +11,7 @@ fn request(purpose: Purpose, terms: usize, (n, k): (usize, usize), m: usize) -> 
         loads: Loads::Tensor,
         multiprocessors: 132,
         max_slices: MAX_SLICES,
+        left_out: LeftOut::NONE,
     }
 }
 
@@ -109,7 +111,73 @@ fn what_does_not_fit_is_refused_in_words() {
     assert!(matches!(gemm(&huge).unwrap_err(), Error::Grid { .. }));
 }
 
+/// A product over packed units.
+fn over_units(format: Format, (n, k): (usize, usize), m: usize) -> GemmRequest {
+    GemmRequest {
+        loads: Loads::Units(format),
+        max_slices: 1,
+        ..request(Purpose::Product, 1, (n, k), m)
+    }
+}
+
+#[test]
+fn what_is_left_out_is_not_chosen() {
+    let mut request = over_units(Format::Window12, (4096, 8192), 128);
+    let unit_gemms: Vec<&Gemm> = gemms().filter(|i| i.loads == request.loads).collect();
+    for left in (1..=unit_gemms.len()).rev() {
+        let chosen = chosen(&request).instance;
+        assert!(!request.left_out.contains(chosen) && unit_gemms.contains(&chosen));
+        request.left_out.insert(chosen);
+        assert_eq!(request.left_out.iter().count(), unit_gemms.len() + 1 - left);
+        let again = Division {
+            instance: chosen,
+            cluster: 1,
+            slices: 1,
+        };
+        let refused = gemm_with(&again, &request).unwrap_err().to_string();
+        assert!(refused.contains("wrong result"), "{refused}");
+    }
+    assert!(gemm(&request).is_err());
+    assert!(gemm(&over_units(Format::Bf16, (4096, 8192), 128)).is_ok());
+}
+
+#[test]
+fn fewer_bytes_of_weights_cost_less() {
+    let cost = |format| {
+        let request = over_units(format, (4096, 8192), 64);
+        let costs = gemm_candidates(&request).filter_map(|(_, verdict)| match verdict {
+            Verdict::Cost(cost) => Some(cost),
+            Verdict::Rejected(_) => None,
+        });
+        costs.fold(f64::INFINITY, f64::min)
+    };
+    assert!(cost(Format::Window12) < 0.9 * cost(Format::Bf16));
+}
+
+#[test]
+fn a_set_has_room_for_every_instance() {
+    let mut all = LeftOut::NONE;
+    gemms().for_each(|instance| all.insert(instance));
+    assert!(all.iter().eq(gemms()));
+}
+
 proptest! {
+    #[test]
+    fn any_layer_gets_a_legal_launch_over_its_units(
+        window12: bool, n in 1usize..20_000, k in 1usize..20_000, m in 33usize..10_000, multiprocessors in 1usize..200
+    ) {
+        let format = if window12 { Format::Window12 } else { Format::Bf16 };
+        let request = GemmRequest { multiprocessors, ..over_units(format, (n, k), m) };
+        let plan = chosen(&request);
+        let i = plan.instance;
+        prop_assert_eq!(i.loads, Loads::Units(format));
+        prop_assert_eq!(plan.grid[0] as usize, n.div_ceil(i.rows()) * plan.cluster[0] as usize);
+        prop_assert_eq!((plan.grid[1], plan.slices, plan.serial), (1, 1, true));
+        prop_assert_eq!(plan.grid[2] as usize, m.div_ceil(i.tokens()));
+        prop_assert!(plan.cluster[0] == 1 || plan.cluster[0] as usize <= k.div_ceil(64));
+        prop_assert!(plan.shared_bytes <= 227 * 1024 && plan.block[0] <= 1024);
+    }
+
     #[test]
     fn any_router_gets_a_legal_launch(
         terms in 1usize..=3, n in 1usize..=1024, k in 1usize..20_000, m in 1usize..5_000, plain: bool, multiprocessors in 1usize..200

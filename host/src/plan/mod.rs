@@ -8,7 +8,7 @@ mod gemm;
 pub mod measured;
 mod route;
 
-pub use gemm::{Division, GemmPlan, GemmRequest, MAX_SLICES, gemm, gemm_candidates, gemm_kernels, gemm_with};
+pub use gemm::{Division, GemmPlan, GemmRequest, LeftOut, MAX_SLICES, gemm, gemm_candidates, gemm_kernels, gemm_with};
 pub use route::{
     FEW_TOKENS, RoutePlan, RouteRequest, WorkspaceSize, route, route_kernels, route_with, route_workspace,
 };
@@ -93,6 +93,10 @@ mod device {
     pub(super) const SLICE: f64 = 0.05;
     /// Products of two BF16 values that a multiprocessor's tensor cores add up in a microsecond.
     pub(super) const PRODUCTS: f64 = 3.7e6;
+    /// Microseconds that a multiprocessor takes to bring a unit of BF16 weights into the order of K, and to decode one of `window12` weights:
+    /// the instructions of the machine code, counted, not timed.
+    pub(super) const BF16_UNIT: f64 = 0.015;
+    pub(super) const WINDOW12_UNIT: f64 = 0.03;
 }
 
 /// Values of x per load of the instances that need aligned rows.

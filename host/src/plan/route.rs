@@ -1,7 +1,7 @@
 //! A router's launch: a GEMV for few tokens, a matrix product for many.
 
 use super::measured::{self, Kernel};
-use super::{GemmPlan, GemmRequest, MAX_SLICES, Plan, WIDE_X, gemm, gemm_with};
+use super::{GemmPlan, GemmRequest, LeftOut, MAX_SLICES, Plan, WIDE_X, gemm, gemm_with};
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, GEMM, Gemv, Loads, PLAIN_GEMM, Purpose};
 use std::fmt;
@@ -40,6 +40,7 @@ impl RouteRequest {
             loads: self.loads,
             multiprocessors: self.multiprocessors,
             max_slices: MAX_SLICES,
+            left_out: LeftOut::NONE,
         })
     }
 

@@ -2,11 +2,40 @@
 
 use super::launch::Config;
 use super::tensor::{self, RowMajor};
-use super::{BF16, CUdeviceptr, CUstream, FP32, Kernels, Output, Overlap, aligned, check_apart, unknown};
+use super::{
+    BF16, CUdeviceptr, CUstream, ENTRY, FP32, Kernels, Output, Overlap, PACKED, Weights, aligned, check_apart, unknown,
+};
 use crate::device::Result;
 use crate::plan::GemmPlan;
 use crate::{Error, Shape};
-use kernels_gpu::instances::{GEMM, GateArgs, GemmArgs, JoinArgs, Loads, PLAIN_GEMM, PlainGemmArgs};
+use kernels_gpu::instances::{GateArgs, GemmArgs, JoinArgs, Loads, PlainGemmArgs, UnitGemmArgs, gemms};
+
+/// The weights of a matrix product, as its kernels take them.
+#[derive(Debug, Clone, Copy)]
+pub enum Matrix<'a> {
+    /// Row-major.
+    Rows(&'a RowMajor),
+    /// Packed, as the kernels for few tokens take them.
+    Units(Weights, Shape),
+}
+
+impl Matrix<'_> {
+    /// Their shape.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Matrix::Rows(rows) => rows.shape(),
+            Matrix::Units(_, shape) => *shape,
+        }
+    }
+
+    /// BF16 terms per weight.
+    fn terms(&self) -> usize {
+        match self {
+            Matrix::Rows(rows) => rows.terms(),
+            Matrix::Units(weights, _) => weights.format().terms(),
+        }
+    }
+}
 
 /// The operands of a matrix product.
 #[derive(Debug, Clone, Copy)]
@@ -18,18 +47,18 @@ pub struct Product<'a> {
     /// Tokens.
     pub m: usize,
     /// The weights.
-    pub weights: &'a RowMajor,
+    pub weights: Matrix<'a>,
     /// Where the result goes.
     pub y: Output,
 }
 
 impl Kernels {
-    /// Launches `y = x · Wᵀ` for row-major BF16 weights as a plan for one slice of K says.
+    /// Launches `y = x · Wᵀ` as a plan for one slice of K says.
     ///
     /// # Safety
     ///
-    /// As for [`Kernels::project`]; further, `plan` was made for these weights and this `m`, and for tensor copies only where x and its stride
-    /// are multiples of 16 bytes.
+    /// As for [`Kernels::project`]; further, `plan` was made for these weights and this `m`, and for tensor copies of x only where x and its
+    /// stride are multiples of 16 bytes.
     pub unsafe fn product(
         &self,
         plan: &GemmPlan,
@@ -88,7 +117,7 @@ impl Kernels {
         plan: &GemmPlan,
         (x, x_stride): (CUdeviceptr, usize),
         m: usize,
-        weights: &RowMajor,
+        weights: Matrix<'_>,
         (y, y_fp32): (CUdeviceptr, bool),
         join: JoinArgs,
         (stream, overlap): (CUstream, Overlap),
@@ -115,33 +144,64 @@ impl Kernels {
             cluster: plan.cluster,
             shared_bytes: plan.shared_bytes,
         };
-        let (table, functions) = match instance.loads {
-            Loads::Tensor => (GEMM, &self.gemm),
-            Loads::Plain => (PLAIN_GEMM, &self.plain_gemm),
-        };
-        let function = (table.iter().position(|i| i == instance))
-            .and_then(|at| functions.get(at))
+        let function = (gemms().position(|i| i == instance))
+            .and_then(|at| self.gemm.get(at))
             .ok_or_else(|| unknown(instance.name))?;
-        match instance.loads {
-            Loads::Tensor => {
-                let mut x = tensor::of_x((x, x_stride), (m, shape.k()), instance)?;
-                let mut weights = weights.map(instance)?;
+        let x_map = || tensor::of_x((x, x_stride), (m, shape.k()), instance);
+        match (instance.loads, weights) {
+            (Loads::Tensor, Matrix::Rows(rows)) => {
+                let (mut x, mut weights) = (x_map()?, rows.map(instance)?);
                 let parameters = [(&raw mut x).cast(), (&raw mut weights).cast(), (&raw mut args).cast()];
                 // SAFETY: the three parameters of such an entry.
                 unsafe { config.launch(*function, parameters, stream, overlap) }
             }
-            Loads::Plain => {
+            (Loads::Plain, Matrix::Rows(rows)) => {
                 let mut args = PlainGemmArgs {
                     x,
                     x_stride: x_stride as u64,
-                    weights: weights.address(),
-                    weight_stride: weights.stride(),
-                    term_stride: weights.stride() * shape.n() as u64,
+                    weights: rows.address(),
+                    weight_stride: rows.stride(),
+                    term_stride: rows.stride() * shape.n() as u64,
                     gemm: args,
                 };
                 // SAFETY: the one parameter of such an entry.
                 unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
             }
+            (Loads::Units(format), Matrix::Units(weights, _)) if format == weights.format() => {
+                aligned("the packed weights", weights.units(), PACKED)?;
+                let (starts, exceptions, palette) = match weights {
+                    Weights::Bf16 { .. } => (0, 0, [0; 2]),
+                    Weights::Window12 {
+                        starts,
+                        exceptions,
+                        palette,
+                        ..
+                    } => (starts, exceptions, palette),
+                };
+                aligned("the starts of the exceptions", starts, ENTRY)?;
+                aligned("the exceptions", exceptions, ENTRY)?;
+                let mut x = x_map()?;
+                let mut args = UnitGemmArgs {
+                    weights: weights.units(),
+                    starts,
+                    exceptions,
+                    palette,
+                    gemm: args,
+                };
+                // SAFETY: the two parameters of such an entry.
+                unsafe {
+                    config.launch(
+                        *function,
+                        [(&raw mut x).cast(), (&raw mut args).cast()],
+                        stream,
+                        overlap,
+                    )
+                }
+            }
+            _ => Err(Error::NoInstance {
+                request: "a product".to_owned(),
+                reason: format!("{} reads weights that are kept in another way", instance.name),
+            }),
         }
     }
 }

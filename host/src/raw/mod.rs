@@ -8,18 +8,20 @@ mod launch;
 mod many;
 mod route;
 mod tensor;
+mod trial;
 
-pub use many::Product;
+pub use many::{Matrix, Product};
 pub use route::{RouteCall, RouterMemory, Workspace};
 pub use tensor::RowMajor;
 
 use crate::device::{Result, check, cust_error};
-use crate::plan::{Plan, Request, measured, plan};
+use crate::plan::{FEW_TOKENS, GemmRequest, LeftOut, Plan, Request, gemm, measured, plan};
 use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
 use kernels_gpu::instances::{
-    FLOOR_READ, Floor, FloorArgs, Format, GEMM, Gemm, Gemv, GemvArgs, PLAIN_GEMM, Window12Args, gemvs, routes,
+    FLOOR_READ, Floor, FloorArgs, Format, Gemm, Gemv, GemvArgs, Loads, Purpose, Window12Args, gemms, gemvs, routes,
+    unit_gemms,
 };
 use launch::Config;
 use std::ffi::{CStr, CString, c_void};
@@ -164,9 +166,9 @@ pub struct Kernels {
     gemv: Vec<CUfunction>,
     route: Vec<CUfunction>,
     gemm: Vec<CUfunction>,
-    plain_gemm: Vec<CUfunction>,
     floor: Vec<CUfunction>,
     multiprocessors: usize,
+    left_out: LeftOut,
     /// Keeps the functions alive.
     _module: Module,
 }
@@ -177,11 +179,17 @@ unsafe impl Send for Kernels {}
 unsafe impl Sync for Kernels {}
 
 impl Kernels {
-    /// Loads the kernels into the calling thread's current context, and lets each have the shared memory that it needs. Plans are made with
-    /// the user's own [table](crate::plan::measured) from here on, if a variable names one.
+    /// Loads the kernels into the calling thread's current context, lets each have the shared memory that it needs, and tries those that
+    /// [`Kernels::left_out`] is about. Plans are made with the user's own [table](crate::plan::measured) from here on, if a variable names
+    /// one.
     pub fn load() -> Result<Self> {
+        Self::load_from(PTX)
+    }
+
+    /// [`Kernels::load`] from other PTX, with kernels of the same names and parameters.
+    pub fn load_from(ptx: &str) -> Result<Self> {
         measured::use_environment()?;
-        let module = load_module(PTX)?;
+        let module = load_module(ptx)?;
         let load = |name: &str, shared_bytes: usize| -> Result<CUfunction> {
             let function = module
                 .get_function(name)
@@ -196,19 +204,42 @@ impl Kernels {
         let gemv = |instances: &mut dyn Iterator<Item = &'static Gemv>| -> Result<Vec<_>> {
             instances.map(|i| load(i.name, i.shared_bytes())).collect()
         };
-        let gemm =
-            |table: &[Gemm]| -> Result<Vec<_>> { table.iter().map(|i| load(i.name, i.shared_bytes())).collect() };
-        Ok(Kernels {
+        let mut kernels = Kernels {
             gemv: gemv(&mut gemvs())?,
             route: gemv(&mut routes())?,
-            gemm: gemm(GEMM)?,
-            plain_gemm: gemm(PLAIN_GEMM)?,
+            gemm: gemms().map(|i| load(i.name, i.shared_bytes())).collect::<Result<_>>()?,
             floor: FLOOR_READ
                 .iter()
                 .map(|i| load(i.name, i.shared_bytes()))
                 .collect::<Result<_>>()?,
             multiprocessors: multiprocessors()?,
+            left_out: LeftOut::NONE,
             _module: module,
+        };
+        kernels.left_out = trial::failures(&kernels)?;
+        Ok(kernels)
+    }
+
+    /// The kernels that gave wrong results when they were loaded, and are therefore not used: ptxas before 13.3, which the driver's compiler
+    /// may be, can get `wgmma` wrong whose weights go through registers. Every kernel of that kind multiplies a small matrix once.
+    pub fn left_out(&self) -> impl Iterator<Item = &'static Gemm> {
+        self.left_out.iter()
+    }
+
+    /// What is planned for many tokens at `x` over packed weights; none where they are few, where tensor copies cannot address them, or where
+    /// all kernels for it are left out.
+    pub(crate) fn unit_request(&self, format: Format, shape: Shape, m: usize, x: CUdeviceptr) -> Option<GemmRequest> {
+        let loads = Loads::Units(format);
+        let usable = || unit_gemms().any(|i| i.loads == loads && !self.left_out.contains(i));
+        (m > FEW_TOKENS && tensor::describes(x, shape.k()) && usable()).then_some(GemmRequest {
+            purpose: Purpose::Product,
+            terms: format.terms(),
+            shape,
+            m,
+            loads,
+            multiprocessors: self.multiprocessors,
+            max_slices: 1,
+            left_out: self.left_out,
         })
     }
 
@@ -217,7 +248,7 @@ impl Kernels {
         self.multiprocessors
     }
 
-    /// Launches `y = x · Wᵀ` with the instance that [`plan`](crate::plan()) chooses. `m = 0` launches nothing.
+    /// Launches `y = x · Wᵀ` with the instance that [`plan`](crate::plan()) chooses, or, for many tokens, [`gemm`]. `m = 0` launches nothing.
     ///
     /// # Safety
     ///
@@ -233,6 +264,20 @@ impl Kernels {
         stream: CUstream,
         overlap: Overlap,
     ) -> Result<()> {
+        if let Some(request) = self.unit_request(weights.format(), shape, m, x) {
+            let product = Product {
+                x,
+                x_stride: shape.k(),
+                m,
+                weights: Matrix::Units(weights, shape),
+                y,
+            };
+            return match gemm(&request)? {
+                // SAFETY: as the caller promises; the plan is for these sizes and this x.
+                Some(plan) => unsafe { self.product(&plan, &product, stream, overlap) },
+                None => Ok(()),
+            };
+        }
         match plan(&Request::new(weights.format(), shape, m, x))? {
             // SAFETY: as the caller promises; the plan is for these sizes and this x.
             Some(plan) => unsafe { self.launch(&plan, (x, weights, y), shape, m, stream, overlap) },

@@ -1,7 +1,7 @@
 //! Launches of routers.
 
 use super::launch::Config;
-use super::many::{NO_GATE, bytes, x_bytes};
+use super::many::{Matrix, NO_GATE, bytes, x_bytes};
 use super::tensor::{self, RowMajor};
 use super::{BF16, CUdeviceptr, CUstream, FP32, Kernels, Overlap, PACKED, aligned, check_apart, unknown};
 use crate::device::Result;
@@ -308,7 +308,17 @@ impl Kernels {
         };
         let x = (call.x, call.x_stride);
         // SAFETY: as the caller promises.
-        unsafe { self.many(plan, x, call.m, rows, (call.logits, true), join, (stream, overlap)) }
+        unsafe {
+            self.many(
+                plan,
+                x,
+                call.m,
+                Matrix::Rows(rows),
+                (call.logits, true),
+                join,
+                (stream, overlap),
+            )
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{CUdeviceptr, aligned};
 use crate::device::{Result, check};
-use crate::plan::GemmRequest;
+use crate::plan::{GemmRequest, LeftOut};
 use crate::weights::split::row_columns;
 use crate::{Error, Shape};
 use hopper_cuda_driver::ffi::{self, CUtensorMap};
@@ -86,6 +86,7 @@ impl RowMajor {
             },
             multiprocessors,
             max_slices: 1,
+            left_out: LeftOut::NONE,
         }
     }
 

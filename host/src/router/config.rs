@@ -2,7 +2,8 @@
 
 use crate::{Error, Result};
 use kernels_gpu::instances::{MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, Score};
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// How a router chooses experts and weighs them, as callers build it and JSON files spell it. Only the score and `top_k` are required.
 ///
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub struct RouterConfig {
     /// How a logit becomes a score.
-    #[serde(with = "ScoreName")]
+    #[serde(serialize_with = "ScoreName::serialize", deserialize_with = "score_name")]
     pub score: Score,
     /// Experts per token.
     pub top_k: usize,
@@ -25,7 +26,7 @@ pub struct RouterConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<Bias>,
     /// What the bias is added to.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bias_on_name")]
     pub bias_on: BiasOn,
     /// Groups of experts, equally large: the best groups are chosen first, and experts inside them. A group's score is the sum of its two
     /// best experts'.
@@ -82,6 +83,15 @@ enum ScoreName {
     Identity,
 }
 
+// Left alone, an enum could also be spelled as an object with one key.
+fn score_name<'de, D: Deserializer<'de>>(from: D) -> Result<Score, D::Error> {
+    ScoreName::deserialize(String::deserialize(from)?.into_deserializer())
+}
+
+fn bias_on_name<'de, D: Deserializer<'de>>(from: D) -> Result<BiasOn, D::Error> {
+    BiasOn::deserialize(String::deserialize(from)?.into_deserializer())
+}
+
 fn one() -> usize {
     1
 }
@@ -108,8 +118,12 @@ impl RouterConfig {
         }
     }
 
-    /// Reads JSON; a key that is not one of the fields is an error.
+    /// Reads a JSON object; a key that is not one of the fields is an error.
     pub fn from_json(text: &str) -> Result<Self> {
+        // Left alone, a list of the fields' values would do as well.
+        if text.trim_start().starts_with('[') {
+            return Err(Error::RouterJson("it is a list".to_owned()));
+        }
         serde_json::from_str(text).map_err(|err| Error::RouterJson(err.to_string()))
     }
 

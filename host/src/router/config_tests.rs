@@ -53,7 +53,15 @@ fn the_scores_have_their_names() {
 fn what_is_not_json_of_the_right_form_is_refused_in_words() {
     for (text, words) in [
         ("", "EOF"),
-        ("[]", "router configuration"),
+        ("[]", "it is a list"),
+        (r#" ["softmax", 2]"#, "it is a list"),
+        ("null", "router configuration"),
+        (r#"{"score": {"softmax": null}, "top_k": 1}"#, "expected a string"),
+        (r#"{"score": 3, "top_k": 1}"#, "expected a string"),
+        (
+            r#"{"score": "softmax", "top_k": 1, "bias_on": {"logits": null}}"#,
+            "expected a string",
+        ),
         ("{}", "missing field `score`"),
         (r#"{"score": "softmax"}"#, "missing field `top_k`"),
         (

@@ -119,7 +119,7 @@ pub struct Choices<'a> {
 /// A router in device memory, with its workspace. It may be dropped on any thread.
 ///
 /// Its calls must follow each other on one stream, or otherwise in order, since they share the workspace: calls that run at the same time
-/// give wrong results.
+/// give wrong results, and may leave the workspace so that later calls do, too. A stream of its own takes a router of its own.
 #[derive(Debug)]
 pub struct Router {
     engine: Arc<Inner>,

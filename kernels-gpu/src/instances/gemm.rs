@@ -1,6 +1,6 @@
 //! The table of the matrix products for many tokens, dense and of routers.
 
-use super::{Counts, ELECTION_COUNTS, Entry, GATE_COUNTS, WARP};
+use super::{Counts, ELECTION_COUNTS, Entry, Format, GATE_COUNTS, WARP};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 
 /// What becomes of the sums.
@@ -21,6 +21,16 @@ pub enum Loads {
     /// By plain loads, for `mma.sync`, from any address and at any stride. The one parameter is
     /// [`PlainGemmArgs`](super::PlainGemmArgs).
     Plain,
+    /// x by tensor copies, the packed units of this format by bulk copies, through registers, for `wgmma`. x has a tensor map, the first
+    /// parameter, before [`UnitGemmArgs`](super::UnitGemmArgs).
+    Units(Format),
+}
+
+impl Loads {
+    /// Whether x comes by tensor copies.
+    pub const fn has_map_of_x(self) -> bool {
+        !matches!(self, Loads::Plain)
+    }
 }
 
 /// One compiled matrix product: `y = x · Wᵀ`, a CTA per [`Gemm::rows`] weight rows, [`Gemm::tokens`] tokens and part of K.
@@ -87,13 +97,39 @@ macro_rules! for_each_plain_gemm {
     };
 }
 
+/// Lists the instances over BF16 units: name; then warps, stages, groups, token blocks; then CTAs per SM and registers per thread.
+macro_rules! for_each_bf16_unit_gemm {
+    ($each:ident) => {
+        $each! {
+            gemm_bf16_units_sm90_w4s4g1n16: 4 4 1 16, 2 168;
+            gemm_bf16_units_sm90_w4s5g1n32: 4 5 1 32, 1 248;
+            gemm_bf16_units_sm90_w8s4g1n8: 8 4 1 8, 2 96;
+            gemm_bf16_units_sm90_w8s6g1n16: 8 6 1 16, 1 168;
+            gemm_bf16_units_sm90_w16s5g1n8: 16 5 1 8, 1 96;
+        }
+    };
+}
+
+/// Lists the instances over `window12` units, like [`for_each_bf16_unit_gemm`]: the same ones, with stages for as much shared memory.
+macro_rules! for_each_window12_gemm {
+    ($each:ident) => {
+        $each! {
+            gemm_window12_sm90_w4s4g1n16: 4 4 1 16, 2 168;
+            gemm_window12_sm90_w4s5g1n32: 4 5 1 32, 1 248;
+            gemm_window12_sm90_w8s5g1n8: 8 5 1 8, 2 96;
+            gemm_window12_sm90_w8s7g1n16: 8 7 1 16, 1 168;
+            gemm_window12_sm90_w16s6g1n8: 16 6 1 8, 1 96;
+        }
+    };
+}
+
 #[cfg(target_arch = "nvptx64")]
-pub(crate) use {for_each_gemm, for_each_plain_gemm};
+pub(crate) use {for_each_bf16_unit_gemm, for_each_gemm, for_each_plain_gemm, for_each_window12_gemm};
 
 macro_rules! gemm_rows {
-    ($loads:ident; $($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => {
+    ($loads:expr; $($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => {
         &[$(Gemm {
-            name: stringify!($name), purpose: Purpose::$purpose, terms: $terms, loads: Loads::$loads, warps: $w,
+            name: stringify!($name), purpose: Purpose::$purpose, terms: $terms, loads: $loads, warps: $w,
             stages: $s, groups: $g, token_blocks: $n, min_ctas: $ctas, max_registers: $regs,
         }),*]
     };
@@ -101,17 +137,33 @@ macro_rules! gemm_rows {
 macro_rules! tensor_rows {
     ($($rows:tt)*) => {
         /// Every compiled matrix product that loads by tensor copies.
-        pub const GEMM: &[Gemm] = gemm_rows!(Tensor; $($rows)*);
+        pub const GEMM: &[Gemm] = gemm_rows!(Loads::Tensor; $($rows)*);
     };
 }
 for_each_gemm!(tensor_rows);
 macro_rules! plain_rows {
     ($($rows:tt)*) => {
         /// Every compiled matrix product that loads from any address.
-        pub const PLAIN_GEMM: &[Gemm] = gemm_rows!(Plain; $($rows)*);
+        pub const PLAIN_GEMM: &[Gemm] = gemm_rows!(Loads::Plain; $($rows)*);
     };
 }
 for_each_plain_gemm!(plain_rows);
+
+macro_rules! unit_rows {
+    ($table:ident $format:ident; $($name:ident: $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => {
+        /// Every compiled matrix product over packed units of this format.
+        pub const $table: &[Gemm] =
+            gemm_rows!(Loads::Units(Format::$format); $($name: Product 1, $w $s $g $n, $ctas $regs;)*);
+    };
+}
+macro_rules! bf16_unit_rows {
+    ($($rows:tt)*) => { unit_rows!(BF16_UNIT_GEMM Bf16; $($rows)*); };
+}
+for_each_bf16_unit_gemm!(bf16_unit_rows);
+macro_rules! window12_rows {
+    ($($rows:tt)*) => { unit_rows!(WINDOW12_GEMM Window12; $($rows)*); };
+}
+for_each_window12_gemm!(window12_rows);
 
 /// Columns of a group: a row of a tile in shared memory.
 const GROUP_COLUMNS: usize = 64;
@@ -140,11 +192,7 @@ impl Purpose {
 impl Gemm {
     /// Threads per CTA.
     pub const fn threads(&self) -> usize {
-        let producers = match self.loads {
-            Loads::Tensor => 1,
-            Loads::Plain => 0,
-        };
-        (self.warps + producers) * WARP
+        (self.warps + self.loads.has_map_of_x() as usize) * WARP
     }
 
     /// Weight rows per CTA.
@@ -167,9 +215,12 @@ impl Gemm {
         [GROUP_COLUMNS, self.rows(), 1]
     }
 
-    /// Bytes of the weights' tile of a group and term.
+    /// Bytes of the weights' tile of a group and term, or of a group's units.
     pub const fn weight_tile_bytes(&self) -> usize {
-        self.rows() * self.row_bytes()
+        match self.loads {
+            Loads::Tensor | Loads::Plain => self.rows() * self.row_bytes(),
+            Loads::Units(format) => self.warps * format.unit_bytes(),
+        }
     }
 
     /// Bytes of the tile of x of a group.
@@ -180,12 +231,12 @@ impl Gemm {
     /// Bytes between two rows of a tile.
     pub const fn row_bytes(&self) -> usize {
         match self.loads {
-            Loads::Tensor => TILE_ROW_BYTES,
+            Loads::Tensor | Loads::Units(_) => TILE_ROW_BYTES,
             Loads::Plain => PLAIN_ROW_BYTES,
         }
     }
 
-    /// Bytes of a stage: for each group, the weights' tiles of its terms, then the tile of x.
+    /// Bytes of a stage: for each group, the weights' tiles of its terms, then the tile of x; of units, the tile of x comes first.
     pub const fn stage_bytes(&self) -> usize {
         self.groups * (self.terms * self.weight_tile_bytes() + self.x_tile_bytes())
     }
@@ -241,22 +292,29 @@ impl Gemm {
     }
 
     pub(super) const fn entry(&self) -> Entry {
-        let (tensor, plain) = match self.loads {
-            Loads::Tensor => (1, 0),
-            Loads::Plain => (0, 1),
-        };
         let products = GROUP_STEPS * self.groups * self.terms;
+        // Halves of units have registers, and so groups of `wgmma`s, of their own.
+        let (tensor, plain, parts) = match self.loads {
+            Loads::Tensor => (1, 0, 1),
+            Loads::Plain => (0, 1, 0),
+            Loads::Units(_) => (1, 0, 2),
+        };
+        let window12 = matches!(self.loads, Loads::Units(Format::Window12)) as usize;
         let own = Counts {
             bar_sync: 2,
             bar_warp_sync: tensor,
             cluster_arrive: 2,
             cluster_wait: 2,
             mma_sync: plain * products * self.token_blocks,
-            ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2),
+            // The low bytes of halves of units are loaded as matrices.
+            ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2) + 2 * window12,
             wgmma: tensor * products,
-            wgmma_fence: tensor,
-            wgmma_commit: tensor,
-            wgmma_wait: 2 * tensor,
+            wgmma_fence: parts,
+            wgmma_commit: parts,
+            wgmma_wait: parts + tensor,
+            // Where exceptions start: in the list, and among 32. Each of them: its weight, and the next one's column.
+            vote_sync: 2 * window12,
+            shfl_sync: 5 * window12,
             // Four sums of a thread at a time.
             red: 4,
             ..Counts::NONE
@@ -272,7 +330,11 @@ impl Gemm {
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: 1,
-            tensor_maps: 2 * tensor,
+            tensor_maps: match self.loads {
+                Loads::Tensor => 2,
+                Loads::Plain => 0,
+                Loads::Units(_) => 1,
+            },
             counts: own.plus(ending),
             tensor_cores: true,
         }

@@ -69,3 +69,20 @@ pub struct PlainGemmArgs {
     /// The rest.
     pub gemm: GemmArgs,
 }
+
+/// What a `gemm` kernel is given that reads packed units, as its last by-value parameter. Only `window12` weights use more than
+/// `weights` and `gemm`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitGemmArgs {
+    /// The units, in the order of [`crate::layout`], 16-byte aligned.
+    pub weights: u64,
+    /// As for [`Window12Args::starts`](super::Window12Args::starts).
+    pub starts: u64,
+    /// The exceptions, row block by row block, in each by column.
+    pub exceptions: u64,
+    /// The palette's high bytes, entry i in byte i.
+    pub palette: [u32; 2],
+    /// The rest.
+    pub gemm: GemmArgs,
+}

@@ -17,15 +17,15 @@ pub use gate::{
     BIAS_ON_LOGITS, GATE_TILE, GateArgs, MAX_EXPERTS, MAX_GROUPS, MAX_TOP_K, RENORMALIZE, SOFTMAX_OVER_TOPK, Score,
     gate_bytes,
 };
-pub use gemm::{GEMM, Gemm, Loads, PLAIN_GEMM, Purpose};
+pub use gemm::{BF16_UNIT_GEMM, GEMM, Gemm, Loads, PLAIN_GEMM, Purpose, WINDOW12_GEMM};
 pub use gemv::{Ending, Exception, Format, GEMV_BF16, GEMV_WINDOW12, Gemv, GemvArgs, STARTS_AFTER, Window12Args};
-pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs};
+pub use join::{GemmArgs, JoinArgs, PlainGemmArgs, RouteArgs, UnitGemmArgs};
 pub use route::{ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3};
 
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use {
     floor::for_each_floor,
-    gemm::{for_each_gemm, for_each_plain_gemm},
+    gemm::{for_each_bf16_unit_gemm, for_each_gemm, for_each_plain_gemm, for_each_window12_gemm},
     gemv::{for_each_gemv_bf16, for_each_gemv_window12},
     route::{for_each_route_bf16, for_each_route_bf16x2, for_each_route_bf16x3},
 };
@@ -80,7 +80,13 @@ pub fn gemvs() -> impl Iterator<Item = &'static Gemv> {
 
 /// Every compiled matrix product for many tokens.
 pub fn gemms() -> impl Iterator<Item = &'static Gemm> {
-    GEMM.iter().chain(PLAIN_GEMM)
+    GEMM.iter().chain(PLAIN_GEMM).chain(unit_gemms())
+}
+
+/// Every compiled matrix product over packed units: what the driver's compiler makes of it is to be checked on the device, since ptxas
+/// before 13.3 can miscompile `wgmma` whose first operand is in registers.
+pub fn unit_gemms() -> impl Iterator<Item = &'static Gemm> {
+    BF16_UNIT_GEMM.iter().chain(WINDOW12_GEMM)
 }
 
 /// Every compiled router for few tokens.
@@ -127,9 +133,11 @@ mod tests {
         for i in gemms() {
             let (w, s, g, n) = (i.warps, i.stages, i.groups, i.token_blocks);
             let format = ["bf16", "bf16x2", "bf16x3"][i.terms - 1];
-            let loads = match i.loads {
-                Loads::Tensor => "",
-                Loads::Plain => "_plain",
+            let (format, loads) = match i.loads {
+                Loads::Tensor => (format, ""),
+                Loads::Plain => (format, "_plain"),
+                Loads::Units(Format::Window12) => ("window12", ""),
+                Loads::Units(_) => (format, "_units"),
             };
             let purpose = i.purpose.name();
             assert_eq!(i.name, format!("{purpose}_{format}{loads}_sm90_w{w}s{s}g{g}n{n}"));
@@ -146,12 +154,18 @@ mod tests {
             );
             assert!(2 * i.stages * BARRIER_BYTES <= i.tile_offset(), "{}", i.name);
             assert_eq!(
-                i.stage_bytes() % if i.loads == Loads::Tensor { 1024 } else { 16 },
+                i.stage_bytes() % if i.loads.has_map_of_x() { 1024 } else { 16 },
                 0,
                 "{}",
                 i.name
             );
         }
+    }
+
+    #[test]
+    fn each_product_over_window12_units_has_a_twin_over_bf16() {
+        let twin = |i: &Gemm| (i.warps, i.groups, i.token_blocks);
+        assert!(WINDOW12_GEMM.iter().map(twin).eq(BF16_UNIT_GEMM.iter().map(twin)));
     }
 
     #[test]

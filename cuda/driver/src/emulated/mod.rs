@@ -53,6 +53,16 @@ pub fn take_counters() -> Counters {
         .unwrap_or_default()
 }
 
+/// Runs something whose launches the current context's counters leave out, and with them whatever other threads launch there meanwhile.
+pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
+    let before = take_counters();
+    let result = run();
+    if let Ok(context) = context::current_even_if_faulted() {
+        lock(&context.work).counters = before;
+    }
+    result
+}
+
 /// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed gives the same
 /// run. Without one, blocks run on all cores. Where the thread has no current context, every context made from now on starts with
 /// the seed.

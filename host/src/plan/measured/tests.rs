@@ -196,6 +196,7 @@ proptest! {
         let division = Division { instance: products[at % products.len()], cluster: 1 << cluster, slices };
         let request = GemmRequest {
             purpose: Purpose::Product, terms: 1, shape, m, loads: crate::instances::Loads::Tensor, multiprocessors: 132, max_slices,
+            left_out: crate::plan::LeftOut::NONE,
         };
         if let Some(division) = gemm::measured_of(&measured(Kernel::Gemm(division)), &request) {
             prop_assert!(gemm_with(&division, &request).unwrap().is_some());

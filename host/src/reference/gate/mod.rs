@@ -10,6 +10,9 @@ use crate::{Error, Result, Shape};
 /// Weights whose sum is smaller are divided by this instead of their sum.
 const LEAST_SUM: f64 = 1e-20;
 
+/// Logits and keys of a larger magnitude count as this.
+const MOST: f64 = f32::MAX as f64;
+
 /// Experts and weights of every token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routed {
@@ -59,7 +62,9 @@ pub fn choose(logits: &[f64], gate: &Gate) -> Result<Choice> {
     // What experts are ordered by: a score that is not biased orders as its logit does, also where it is saturated.
     let selection = gate.bias.as_ref().filter(|_| gate.bias_on == BiasOn::Selection);
     let with_bias: Vec<f64> = match selection {
-        Some(bias) => scores.iter().zip(bias).map(|(s, &b)| s + f64::from(b)).collect(),
+        Some(bias) => (scores.iter().zip(bias))
+            .map(|(s, &b)| (s + f64::from(b)).clamp(-MOST, MOST))
+            .collect(),
         None => scores,
     };
     let keys = if selection.is_some() { &with_bias } else { &biased };
@@ -122,10 +127,9 @@ pub fn weigh(logits: &[f64], gate: &Gate, experts: &[usize]) -> Result<Vec<f64>>
 fn scored(logits: &[f64], gate: &Gate) -> (Vec<f64>, Vec<f64>) {
     let bias = gate.bias.as_ref().filter(|_| gate.bias_on == BiasOn::Logits);
     let bias = |expert: usize| bias.map_or(0.0, |bias| f64::from(bias[expert]));
-    let most = f64::from(f32::MAX);
     let logits: Vec<f64> = (logits.iter().enumerate())
         // `clamp` keeps a NaN.
-        .map(|(expert, l)| (l + bias(expert)).clamp(-most, most))
+        .map(|(expert, l)| (l + bias(expert)).clamp(-MOST, MOST))
         .collect();
     let each = |score: fn(f64) -> f64| logits.iter().map(|&l| score(l)).collect();
     let scores = match gate.score {
