@@ -1,13 +1,12 @@
 //! `tune`: which kernel is the fastest for each shape, measured, as a table that plans are made with.
 
 use crate::args::Tune;
-use crate::bench::{FORMATS, copied, copies, per_call, prepared};
+use crate::bench::{KEPT, copied, copies, per_call, prepared, steps};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, progress, record};
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::plan::FEW_TOKENS;
 use hopper_proj::plan::measured::{Kernel, Measurement, Op, TABLE_VARIABLE, Table};
 use hopper_proj::raw::Overlap;
 use hopper_proj::router::{Router, RouterOptions, RouterWeights, Tokens};
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &Tune) -> Result<()> {
         engine: &engine,
         date: record::today(),
         inputs: Inputs::new(0),
-        bar: progress::bar(FORMATS.len() * cases.len() + router_cases.len()),
+        bar: progress::bar(steps(cases.iter().map(|case| case.m)) + router_cases.len()),
         rows: Vec::new(),
     };
     for layer in cases.chunk_by(|a, b| a.shape == b.shape) {
@@ -100,10 +99,9 @@ impl Tuning<'_> {
         };
         let engine = self.engine;
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
-        let many = layer.iter().any(|case| case.m > FEW_TOKENS);
-        for format in FORMATS {
-            let copies = prepared(engine, &weights, *shape, (format, many), copies)?;
-            for case in layer {
+        for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| kept.matters(case.m))) {
+            let copies = prepared(engine, &weights, *shape, kept, copies)?;
+            for case in layer.iter().filter(|case| kept.matters(case.m)) {
                 let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
                 let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
                 let kernels = engine.choices(&copies[0], &x, case.m);

@@ -20,8 +20,8 @@ impl Engine {
         }
     }
 
-    /// [`Engine::project`] by a kernel of choice. As there, more than 32 tokens are a matrix product where weights were kept for it, and only
-    /// there; a kernel of the other kind is refused.
+    /// [`Engine::project`] by a kernel of choice. A kernel of a kind that would not be chosen for these arguments is refused: one for many
+    /// tokens for few of them, or one for weights that lie in another order.
     #[allow(clippy::too_many_arguments)]
     pub fn project_by(
         &self,

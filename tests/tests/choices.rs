@@ -20,11 +20,14 @@ fn projections_are_right_by_every_kernel_of_choice() {
     let (shape, stream) = (shape(80, 320), &device.stream);
     let weights = values.bf16(80 * 320);
     let many = engine.prepare_for_many(&weights, shape).unwrap();
+    let plain = engine.prepare(&weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
     for (projection, m, kind) in [
-        (&many, 9, "gemv_bf16"),
-        (&many, 40, "gemm_bf16"),
-        (&packed, 40, "gemv_window12"),
+        (&many, 9, "gemv_bf16_"),
+        (&many, 40, "gemm_bf16_"),
+        (&plain, 40, "gemm_bf16"),
+        (&packed, 9, "gemv_window12_"),
+        (&packed, 40, "gemm_window12"),
     ] {
         let x = values.bf16(m * 320);
         let x_there = engine.upload(&x).unwrap();
@@ -94,7 +97,7 @@ fn a_kernel_for_something_else_is_refused() {
     for (kernel, projection, m, words) in [
         (product, &projection, 8, "another number of tokens"),
         (few, &projection, 40, "another number of tokens"),
-        (product, &packed, 40, "another number of tokens"),
+        (product, &packed, 40, "in another way"),
         (few, &packed, 8, "another format"),
         (router, &projection, 8, "is no kernel of this build"),
     ] {

@@ -19,9 +19,10 @@ const LEGEND_COLUMNS: usize = 4;
 /// The part of a group's width that its bars take.
 const FILLED: f64 = 0.86;
 /// Ours first, in blues and greens; peers in warm colours.
-const OURS: [RGBColor; 4] = [
+const OURS: [RGBColor; 5] = [
     RGBColor(31, 93, 160),
     RGBColor(88, 160, 214),
+    RGBColor(60, 70, 110),
     RGBColor(38, 128, 96),
     RGBColor(126, 190, 130),
 ];
@@ -47,7 +48,12 @@ const OPS: [(&str, &str); 4] = [
     ("route", "router with gate"),
     ("pair", "pair of projections"),
 ];
-const FORMATS: [(&str, &str); 3] = [("bf16", "BF16"), ("window12", "12-bit"), ("f32", "FP32")];
+const FORMATS: [(&str, &str); 4] = [
+    ("bf16", "BF16"),
+    ("bf16rows", "BF16 kept row-major too"),
+    ("window12", "12-bit"),
+    ("f32", "FP32"),
+];
 /// Rows of files of peers that are of ours, earlier.
 const EARLIER: &str = "prototype";
 

@@ -25,8 +25,44 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use subjects::{Chain, Dense, Routing, Subject};
 
+/// How dense weights are kept.
+pub(crate) struct Kept {
+    name: &'static str,
+    format: PackFormat,
+    /// Whether a row-major copy is kept beside, which only many tokens are better off with.
+    rows: bool,
+}
+
+impl Kept {
+    /// Whether that makes a difference for so many tokens.
+    pub(crate) fn matters(&self, m: usize) -> bool {
+        !self.rows || m > FEW_TOKENS
+    }
+}
+
 /// What dense weights are benched as.
-pub(crate) const FORMATS: [PackFormat; 2] = [PackFormat::Bf16, PackFormat::Window12];
+pub(crate) const KEPT: [Kept; 3] = [
+    Kept {
+        name: "bf16",
+        format: PackFormat::Bf16,
+        rows: false,
+    },
+    Kept {
+        name: "bf16rows",
+        format: PackFormat::Bf16,
+        rows: true,
+    },
+    Kept {
+        name: "window12",
+        format: PackFormat::Window12,
+        rows: false,
+    },
+];
+
+/// The rows that each of some calls of so many tokens has.
+pub(crate) fn steps(tokens: impl Iterator<Item = usize>) -> usize {
+    tokens.map(|m| KEPT.iter().filter(|kept| kept.matters(m)).count()).sum()
+}
 
 /// How rows come about and how they are shown.
 trait Meter {
@@ -68,7 +104,11 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
         writeln!(out, "{}", device::line(engine.device()))?;
         writeln!(out, "{}", meter.heading())?;
     }
-    let steps = FORMATS.len() * (cases.len() + chain_cases.len()) + 2 * router_cases.len();
+    let tokens = cases
+        .iter()
+        .map(|case| case.m)
+        .chain(chain_cases.iter().map(|case| case.m));
+    let steps = steps(tokens) + 2 * router_cases.len();
     let mut bench = Measuring {
         engine: &engine,
         meter,
@@ -183,15 +223,15 @@ impl Measuring<'_> {
             return Ok(());
         };
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
-        let many = layer.iter().any(|case| case.m > FEW_TOKENS);
-        for format in FORMATS {
-            let copies = prepared(self.engine, &weights, *shape, (format, many), |bytes| {
-                self.meter.copies(bytes)
-            })?;
-            let name = copies[0].format().name();
-            for case in layer {
+        for kept in &KEPT {
+            let cases = || layer.iter().filter(|case| kept.matters(case.m));
+            if cases().next().is_none() {
+                continue;
+            }
+            let copies = prepared(self.engine, &weights, *shape, kept, |bytes| self.meter.copies(bytes))?;
+            for case in cases() {
                 let mut subject = Dense::new(self.engine, &copies, case.m, &mut self.inputs)?;
-                self.add(("project", name), case.layer, case.m, *shape, &mut subject)?;
+                self.add(("project", kept.name), case.layer, case.m, *shape, &mut subject)?;
             }
         }
         Ok(())
@@ -232,36 +272,35 @@ impl Measuring<'_> {
             let deviation = (shape.k() as f32).sqrt().recip();
             self.inputs.weights(shape.n() * shape.k(), deviation)
         });
-        for format in FORMATS {
+        for kept in KEPT.iter().filter(|kept| chain.iter().any(|case| kept.matters(case.m))) {
             let number = |bytes: usize| self.meter.copies(2 * bytes);
-            let down_copies = prepared(self.engine, &down_weights, *down, (format, false), number)?;
-            let up_copies = prepared(self.engine, &up_weights, *up, (format, false), number)?;
-            let name = down_copies[0].format().name();
-            for case in chain {
+            let down_copies = prepared(self.engine, &down_weights, *down, kept, number)?;
+            let up_copies = prepared(self.engine, &up_weights, *up, kept, number)?;
+            for case in chain.iter().filter(|case| kept.matters(case.m)) {
                 let copies = (&down_copies[..], &up_copies[..]);
                 let mut subject = Chain::new(self.engine, copies, case.m, &mut self.inputs)?;
-                self.add(("pair", name), case.layer, case.m, *down, &mut subject)?;
+                self.add(("pair", kept.name), case.layer, case.m, *down, &mut subject)?;
             }
         }
         Ok(())
     }
 }
 
-/// As many copies of weights in a format as `number` says for their bytes; with `many`, as they serve many tokens best.
+/// As many copies of weights as `number` says for their bytes.
 pub(crate) fn prepared(
     engine: &Engine,
     weights: &[bf16],
     shape: Shape,
-    (format, many): (PackFormat, bool),
+    kept: &Kept,
     number: impl Fn(usize) -> usize,
 ) -> Result<Vec<Projection>> {
     let number = |projection: &Projection| number(projection.bytes());
-    match format {
+    match kept.format {
         PackFormat::Window12 => {
             let packed = window12::pack(weights, shape)?;
             copied(|| engine.prepare_packed(&packed), number)
         }
-        _ if many => copied(|| engine.prepare_for_many(weights, shape), number),
+        _ if kept.rows => copied(|| engine.prepare_for_many(weights, shape), number),
         _ => copied(|| engine.prepare(weights, shape), number),
     }
 }

@@ -212,10 +212,9 @@ pub(crate) fn per_call(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Dense, prepared};
+    use super::super::{Dense, KEPT, prepared};
     use super::*;
     use crate::inputs::{DEVIATION, Inputs};
-    use hopper_proj::convert::PackFormat;
     use hopper_proj::{DriverChoice, EngineOptions, Shape};
 
     /// The emulated device replays as a GPU does, but has no times worth a look: what is checked is that all of it runs.
@@ -224,7 +223,7 @@ mod tests {
         let engine = Engine::new(EngineOptions::on(DriverChoice::Emulated)).unwrap();
         let (shape, mut inputs) = (Shape::new(16, 65).unwrap(), Inputs::new(1));
         let weights = inputs.weights(16 * 65, DEVIATION);
-        let copies = prepared(&engine, &weights, shape, (PackFormat::Window12, false), |_| 2).unwrap();
+        let copies = prepared(&engine, &weights, shape, &KEPT[2], |_| 2).unwrap();
         let mut subject = Dense::new(&engine, &copies, 3, &mut inputs).unwrap();
         let mut queued = Vec::new();
         let stream = engine.stream().unwrap();

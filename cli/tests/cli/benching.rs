@@ -54,6 +54,7 @@ fn projections_and_routers_are_counted() {
     let rows: Value = serde_json::from_str(&text).unwrap();
     let whats = [
         "project_pdl_bf16",
+        "project_pdl_bf16rows",
         "project_pdl_window12",
         "logits_pdl_f32",
         "route_pdl_f32",
@@ -83,6 +84,7 @@ fn each_mode_runs_and_says_what_it_leaves_out() {
             "graph",
             &[
                 "project_graph_bf16",
+                "project_graph_bf16rows",
                 "project_graph_window12",
                 "logits_graph_f32",
                 "route_graph_f32",

@@ -73,6 +73,8 @@ fn executables(arguments: &[&str]) -> Result<Vec<Built>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let output = Command::new(cargo)
         .current_dir(paths::root())
+        // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
+        .env_remove("CUDA_LIBRARY_PATH")
         .args(arguments)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
@@ -213,6 +215,7 @@ mod tests {
         };
         program("run.sh", RUN);
         program("bin/hopper-proj", "#!/bin/sh\necho \"$@\"\n");
+        program("tools/compute-sanitizer", "#!/bin/sh\necho \"$@\"\n");
         program(
             "bin/deps/one",
             &format!("#!/bin/sh\necho \"$HOPPER_PROJ_DEVICE\"\nexit {status}\n"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::instances::{GEMM, Purpose};
+use crate::instances::{GEMM, Loads, Purpose, gemms, unit_gemms};
 use crate::plan::{GemmRequest, gemm, gemm_with, plan_with};
 use proptest::prelude::*;
 
@@ -131,6 +131,17 @@ fn products_are_rows_with_their_division() {
         (name, 2, 6)
     );
     assert_eq!(Table::parse("itself", &table.to_string()).unwrap(), table);
+    let packed = unit_gemms()
+        .find(|i| i.loads == Loads::Units(Format::Window12))
+        .unwrap()
+        .name;
+    let row_of = |format: &str| format!("H200,2027-01-02,tune,project,{format},256,8192,128,{packed},1,1,7.5");
+    assert_eq!(
+        self::table(&[&row_of("window12")]).unwrap().rows()[0].kernel.name(),
+        packed
+    );
+    let message = self::table(&[&row_of("bf16")]).unwrap_err().to_string();
+    assert!(message.contains("does not serve `project` with bf16"), "{message}");
     for (division, words) in [
         (",,1", "`cluster`"),
         ("3,1,1", "one of [1, 2, 4, 8]"),
@@ -183,7 +194,8 @@ proptest! {
     /// Whatever a table says, what is planned is legal.
     #[test]
     fn any_row_gives_a_legal_plan(
-        at in 0usize..64, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16, max_slices in 1usize..=16
+        at in 0usize..64, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16,
+        max_slices in 1usize..=16, packed: bool
     ) {
         let shape = Shape::new(512, 640).unwrap();
         let measured = |kernel| Table::new(vec![Measurement { shape, m: row_m, kernel, ..built_in().rows()[0].clone() }]);
@@ -192,10 +204,12 @@ proptest! {
         if let Some(instance) = gemv_of(&measured(Kernel::Gemv(&gemvs[at % gemvs.len()])), &request) {
             prop_assert!(plan_with(instance, &request).unwrap().is_some());
         }
-        let products: Vec<_> = GEMM.iter().filter(|i| i.purpose == Purpose::Product).collect();
+        let of_bf16 = |loads| matches!(loads, Loads::Tensor | Loads::Units(Format::Bf16));
+        let products: Vec<_> = gemms().filter(|i| i.purpose == Purpose::Product && of_bf16(i.loads)).collect();
         let division = Division { instance: products[at % products.len()], cluster: 1 << cluster, slices };
         let request = GemmRequest {
-            purpose: Purpose::Product, terms: 1, shape, m, loads: crate::instances::Loads::Tensor, multiprocessors: 132, max_slices,
+            purpose: Purpose::Product, terms: 1, shape, m, loads: if packed { Loads::Units(Format::Bf16) } else { Loads::Tensor },
+            multiprocessors: 132, max_slices,
             left_out: crate::plan::LeftOut::NONE,
         };
         if let Some(division) = gemm::measured_of(&measured(Kernel::Gemm(division)), &request) {

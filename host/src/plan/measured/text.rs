@@ -1,7 +1,7 @@
 //! The text of a table of measurements.
 
 use super::{Kernel, Measurement, Op};
-use crate::instances::{Format, GEMM, Gemm, Gemv, PLAIN_GEMM, Purpose, gemvs, routes};
+use crate::instances::{Format, Gemm, Gemv, Loads, Purpose, gemms, gemvs, routes};
 use crate::plan::Division;
 use crate::plan::gemm::{CLUSTERS, MAX_SLICES};
 use crate::{Error, Result, Shape};
@@ -132,9 +132,8 @@ fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::resul
             )),
         };
     }
-    let all = || GEMM.iter().chain(PLAIN_GEMM);
-    let known = gemvs().chain(routes()).any(|i| i.name == name) || all().any(|i| i.name == name);
-    let instance = all().find(|instance| instance.name == name && serves(instance, op, format));
+    let known = gemvs().chain(routes()).any(|i| i.name == name) || gemms().any(|i| i.name == name);
+    let instance = gemms().find(|instance| instance.name == name && serves(instance, op, format));
     let Some(instance) = instance else {
         let name = cut(name);
         return Err(if known {
@@ -159,7 +158,11 @@ fn serves(instance: &Gemm, op: Op, format: Format) -> bool {
         Op::Project => Purpose::Product,
         Op::Route => Purpose::Route,
     };
-    instance.purpose == purpose && format != Format::Window12 && instance.terms == format.terms()
+    let reads = match instance.loads {
+        Loads::Units(units) => units == format,
+        Loads::Tensor | Loads::Plain => format != Format::Window12 && instance.terms == format.terms(),
+    };
+    instance.purpose == purpose && reads
 }
 
 pub(super) fn write(rows: &[Measurement], f: &mut fmt::Formatter<'_>) -> fmt::Result {
