@@ -22,16 +22,16 @@ fn projections_are_right_by_every_kernel_of_choice() {
     let many = engine.prepare_for_many(&weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
     for (projection, m, kind) in [
-        (&many, 9, "gemv_bf16"),
-        (&many, 40, "gemm_bf16"),
-        (&packed, 40, "gemv_window12"),
+        (&many, 9, "gemv_bf16_"),
+        (&many, 40, "gemm_bf16_"),
+        (&packed, 40, "_window12_"),
     ] {
         let x = values.bf16(m * 320);
         let x_there = engine.upload(&x).unwrap();
         let kernels = engine.choices(projection, &x_there, m);
         assert!(kernels.len() > 2);
         for kernel in kernels.iter().take(SHOWN) {
-            assert!(kernel.name().starts_with(kind), "{kernel:?}");
+            assert!(kernel.name().contains(kind), "{kernel:?}");
             for overlap in [Overlap::None, Overlap::Programmatic] {
                 let mut y = engine.upload(&vec![bf16::NAN; m * 80]).unwrap();
                 engine
@@ -94,7 +94,7 @@ fn a_kernel_for_something_else_is_refused() {
     for (kernel, projection, m, words) in [
         (product, &projection, 8, "another number of tokens"),
         (few, &projection, 40, "another number of tokens"),
-        (product, &packed, 40, "another number of tokens"),
+        (product, &packed, 40, "in another way"),
         (few, &packed, 8, "another format"),
         (router, &projection, 8, "is no kernel of this build"),
     ] {

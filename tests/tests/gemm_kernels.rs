@@ -252,15 +252,20 @@ fn slices_are_joined_in_any_interleaving() {
 /// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
 /// and may be predicated; a wait ends at once.
 fn without(text: &str, mnemonic: &str, which: usize) -> String {
+    let instead = match mnemonic {
+        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
+        _ => "griddepcontrol.launch_dependents;",
+    };
+    replaced(text, mnemonic, which, instead)
+}
+
+/// PTX with another statement for one of those with this mnemonic.
+fn replaced(text: &str, mnemonic: &str, which: usize, instead: &str) -> String {
     let (start, _) = text
         .match_indices(mnemonic)
         .nth(which)
         .expect("a statement of the kernel");
     let end = start + text[start..].find(';').expect("a statement ends");
-    let instead = match mnemonic {
-        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
-        _ => "griddepcontrol.launch_dependents;",
-    };
     format!("{}{instead}{}", &text[..start], &text[end + 1..])
 }
 
@@ -384,11 +389,13 @@ fn no_ordering_statement_can_go() {
                         true
                     }
                 });
+                // The compiler unrolls loops further than a ring has stages. What it never comes to, no one can miss.
+                let reached = || chain(&replaced(&whole, mnemonic, which, "trap;"), instance, &pair, None).is_err();
                 assert!(
-                    missed,
+                    missed || !reached(),
                     "{name} runs without `{mnemonic}` number {which}, and nobody complains"
                 );
-                tried += 1;
+                tried += usize::from(missed);
             }
         }
         assert!(tried >= 6, "{name}: {tried} statements");
