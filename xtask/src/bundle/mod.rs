@@ -213,6 +213,7 @@ mod tests {
         };
         program("run.sh", RUN);
         program("bin/hopper-proj", "#!/bin/sh\necho \"$@\"\n");
+        program("tools/compute-sanitizer", "#!/bin/sh\necho \"$@\"\n");
         program(
             "bin/deps/one",
             &format!("#!/bin/sh\necho \"$HOPPER_PROJ_DEVICE\"\nexit {status}\n"),
