@@ -25,7 +25,7 @@ fn projections_are_right_by_every_kernel_of_choice() {
     for (projection, m, kind) in [
         (&many, 9, "gemv_bf16_"),
         (&many, 40, "gemm_bf16_"),
-        (&plain, 40, "gemm_bf16"),
+        (&plain, 40, "gemm_bf16_units_"),
         (&packed, 9, "gemv_window12_"),
         (&packed, 40, "gemm_window12"),
     ] {
@@ -34,7 +34,7 @@ fn projections_are_right_by_every_kernel_of_choice() {
         let kernels = engine.choices(projection, &x_there, m);
         assert!(kernels.len() > 2);
         for kernel in kernels.iter().take(SHOWN) {
-            assert!(kernel.name().starts_with(kind), "{kernel:?}");
+            assert!(kernel.name().contains(kind), "{kernel:?}");
             for overlap in [Overlap::None, Overlap::Programmatic] {
                 let mut y = engine.upload(&vec![bf16::NAN; m * 80]).unwrap();
                 engine

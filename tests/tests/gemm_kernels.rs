@@ -252,15 +252,20 @@ fn slices_are_joined_in_any_interleaving() {
 /// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
 /// and may be predicated; a wait ends at once.
 fn without(text: &str, mnemonic: &str, which: usize) -> String {
+    let instead = match mnemonic {
+        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
+        _ => "griddepcontrol.launch_dependents;",
+    };
+    replaced(text, mnemonic, which, instead)
+}
+
+/// PTX with another statement for one of those with this mnemonic.
+fn replaced(text: &str, mnemonic: &str, which: usize, instead: &str) -> String {
     let (start, _) = text
         .match_indices(mnemonic)
         .nth(which)
         .expect("a statement of the kernel");
     let end = start + text[start..].find(';').expect("a statement ends");
-    let instead = match mnemonic {
-        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
-        _ => "griddepcontrol.launch_dependents;",
-    };
     format!("{}{instead}{}", &text[..start], &text[end + 1..])
 }
 
@@ -372,9 +377,7 @@ fn no_ordering_statement_can_go() {
         for &mnemonic in ordering {
             for which in 0..whole.matches(mnemonic).count() {
                 let ptx = without(&whole, mnemonic, which);
-                // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
-                let mut seeds = [None].into_iter().chain((1..100).map(Some));
-                let missed = seeds.any(|seed| match chain(&ptx, instance, &pair, seed) {
+                let is_missed = |seed| match chain(&ptx, instance, &pair, seed) {
                     Ok(results) => results != right,
                     Err((code, story)) => {
                         assert!(
@@ -383,7 +386,16 @@ fn no_ordering_statement_can_go() {
                         );
                         true
                     }
-                });
+                };
+                // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
+                let missed = if is_missed(None) {
+                    true
+                } else if chain(&replaced(&whole, mnemonic, which, "trap;"), instance, &pair, None).is_ok() {
+                    // The compiler unrolls loops further than a ring has stages; no launch ever comes here.
+                    continue;
+                } else {
+                    (1..100).any(|seed| is_missed(Some(seed)))
+                };
                 assert!(
                     missed,
                     "{name} runs without `{mnemonic}` number {which}, and nobody complains"

@@ -224,11 +224,13 @@ fn verify_reports_every_case_and_passes() {
                 5e-6
             }
             _ => {
-                let product = row["m"].as_u64().unwrap() > 32 && format == "bf16";
-                assert!(
-                    kernel.starts_with(if product { "gemm_bf16_" } else { "gemv_" }),
-                    "{row}"
-                );
+                // Beyond 32 tokens, x that tensor copies cannot fetch walks through the kernels for few.
+                let starts: &[&str] = match (row["m"].as_u64().unwrap() > 32, format == "bf16") {
+                    (false, _) => &["gemv_"],
+                    (true, true) => &["gemm_bf16_"],
+                    (true, false) => &["gemm_window12_", "gemv_window12_"],
+                };
+                assert!(starts.iter().any(|start| kernel.starts_with(start)), "{row}");
                 4e-3
             }
         };

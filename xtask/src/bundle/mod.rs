@@ -27,7 +27,7 @@ peers.csv     what others took on an H200, for the plots
 /// Makes the folder; with `dry_run` also runs its script on the emulator.
 pub(crate) fn run(out: Option<PathBuf>, dry_run: bool) -> Result<()> {
     let out = out.unwrap_or_else(|| paths::root().join("target/bundle"));
-    let program = executables(&["build", "--release", "--package", "hopper-proj-cli"])?
+    let program = executables(&["build", "--release", "--bin", "hopper-proj"])?
         .into_iter()
         .find(|built| built.target.name == "hopper-proj")
         .context("cargo has built no `hopper-proj`")?;
