@@ -7,7 +7,8 @@ use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, progress, record};
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::plan::measured::{Kernel, Measurement, Op, TABLE_VARIABLE, Table};
+use hopper_proj::plan::measured::{Measurement, TABLE_VARIABLE, Table};
+use hopper_proj::plan::{Kernel, Op};
 use hopper_proj::raw::Overlap;
 use hopper_proj::router::{Router, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::suites::{Case, RouterCase, Suite};
@@ -111,9 +112,10 @@ impl Tuning<'_> {
                     kernels,
                     copies.len(),
                     |kernel, stream| {
-                        copies
-                            .iter()
-                            .try_for_each(|copy| engine.project_by(kernel, copy, &x, case.m, &mut y, stream, OVERLAP))
+                        let plan = engine.plan_by(kernel, &copies[0], &x, case.m)?;
+                        copies.iter().try_for_each(|copy| {
+                            engine.project_as(plan.as_ref(), copy, &x, case.m, &mut y, stream, OVERLAP)
+                        })
                     },
                 )?;
             }
@@ -180,27 +182,9 @@ impl Tuning<'_> {
         }
         self.bar.inc(1);
         if let Some((us, kernel)) = best {
-            let line = format!(
-                "{} {shape} {} m={m}: {us:.2} µs by {}",
-                op.name(),
-                format.name(),
-                told(&kernel)
-            );
+            let line = format!("{} {shape} {} m={m}: {us:.2} µs by {kernel}", op.name(), format.name(),);
             self.bar.suspend(|| writeln!(stdout().lock(), "{line}"))?;
         }
         Ok(())
-    }
-}
-
-/// A kernel with its division.
-fn told(kernel: &Kernel) -> String {
-    match kernel {
-        Kernel::Gemm(division) => format!(
-            "{} in clusters of {}, {} slices of K",
-            kernel.name(),
-            division.cluster,
-            division.slices
-        ),
-        _ => kernel.name().to_owned(),
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::convert::PackFormat;
 use crate::device::{Choice, Result, Selected, cust_error};
-use crate::plan::{FEW_TOKENS, GemmPlan, GemmRequest, plan_with};
+use crate::plan::{Op, Plan, Request, plan_with};
 use crate::projection::Projection;
-use crate::raw::{Kernels, Matrix, Output, Overlap, PTX, Product};
+use crate::raw::{Kernels, Output, Overlap, PTX, Product};
 use crate::weights::bf16 as packing;
 use crate::weights::split::Split;
 use crate::weights::window12::{self, Histogram, Packed};
-use crate::{Dtype, Error, Plan, Request, Shape, plan};
+use crate::{Dtype, Error, Shape};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceSlice};
@@ -279,72 +279,13 @@ impl Engine {
         x: &DeviceSlice<u16>,
         m: usize,
         output: (Output, usize),
-        (stream, overlap): (&Stream, Overlap),
+        queue: (&Stream, Overlap),
     ) -> Result<()> {
-        match self.product_plan(projection, x, m)? {
-            Some(plan) => self.product(&plan, projection, x, m, output, (stream, overlap)),
-            None => {
-                let chosen = plan(&self.request(projection, x, m))?;
-                self.queue(chosen.as_ref(), projection, x, m, output, stream, overlap)
-            }
-        }
+        let plan = self.plan(projection, x, m)?;
+        self.queue(plan.as_ref(), projection, x, m, output, queue)
     }
 
-    /// Queues a matrix product. The plan is for the request of these arguments.
-    pub(crate) fn product(
-        &self,
-        plan: &GemmPlan,
-        projection: &Projection,
-        x: &DeviceSlice<u16>,
-        m: usize,
-        (y, y_len): (Output, usize),
-        (stream, overlap): (&Stream, Overlap),
-    ) -> Result<()> {
-        let shape = projection.shape();
-        projection.check_engine(&self.inner)?;
-        Shape::check_len("x", x.len(), m, shape.k())?;
-        Shape::check_len("y", y_len, m, shape.n())?;
-        self.inner.check_current()?;
-        let units = || Matrix::Units(projection.weights(), shape);
-        let product = Product {
-            x: x.as_device_ptr().as_raw(),
-            x_stride: shape.k(),
-            m,
-            weights: projection.row_major().map_or_else(units, Matrix::Rows),
-            y,
-        };
-        // SAFETY: as in `queue`; the plan is for these weights, this x and this m.
-        unsafe { self.inner.kernels.product(plan, &product, stream.as_inner(), overlap) }
-    }
-
-    /// The plan of a matrix product, where there are many tokens and a kernel for them.
-    fn product_plan(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<GemmPlan>> {
-        let request = self.product_request(projection, x, m);
-        request.map_or(Ok(None), |request| plan::gemm(&request))
-    }
-
-    pub(crate) fn product_request(
-        &self,
-        projection: &Projection,
-        x: &DeviceSlice<u16>,
-        m: usize,
-    ) -> Option<GemmRequest> {
-        let (kernels, x) = (&self.inner.kernels, x.as_device_ptr().as_raw());
-        match projection.row_major() {
-            Some(weights) => (m > FEW_TOKENS).then(|| weights.request(x, m, kernels.multiprocessors())),
-            None => kernels.unit_request(projection.format(), projection.shape(), m, x),
-        }
-    }
-
-    /// The name of the kernel that [`Engine::project`] launches for these arguments; `None` for no tokens.
-    pub fn kernel(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<&'static str>> {
-        if let Some(plan) = self.product_plan(projection, x, m)? {
-            return Ok(Some(plan.instance.name));
-        }
-        Ok(plan(&self.request(projection, x, m))?.map(|plan| plan.instance.name))
-    }
-
-    /// [`Engine::project`] with a plan made by the caller for [`Engine::request`] (`None`: nothing to do), and a say in the overlap.
+    /// [`Engine::project`] with a plan of the caller's for [`Engine::request`] (`None`: nothing to do), and a say in the overlap.
     #[allow(clippy::too_many_arguments)]
     pub fn project_as(
         &self,
@@ -356,57 +297,71 @@ impl Engine {
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
-        let output = Output::Bf16(y.as_device_ptr().as_raw());
-        self.queue(plan, projection, x, m, (output, y.len()), stream, overlap)
+        let request = self.request(projection, x, m);
+        let device = self.inner.kernels.device();
+        let expected = plan.map_or(Ok(None), |plan| plan_with(&plan.kernel, &request, device))?;
+        if expected.as_ref() != plan || plan.is_none() != (m == 0) {
+            return Err(Error::NoInstance {
+                request: request.to_string(),
+                reason: "the plan was made for another request".to_owned(),
+            });
+        }
+        let output = (Output::Bf16(y.as_device_ptr().as_raw()), y.len());
+        self.queue(plan, projection, x, m, output, (stream, overlap))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn queue(
+    /// Queues what a plan for these arguments says.
+    fn queue(
         &self,
         plan: Option<&Plan>,
         projection: &Projection,
         x: &DeviceSlice<u16>,
         m: usize,
         (y, y_len): (Output, usize),
-        stream: &Stream,
-        overlap: Overlap,
+        (stream, overlap): (&Stream, Overlap),
     ) -> Result<()> {
         let shape = projection.shape();
         projection.check_engine(&self.inner)?;
         Shape::check_len("x", x.len(), m, shape.k())?;
         Shape::check_len("y", y_len, m, shape.n())?;
-        let request = self.request(projection, x, m);
-        let expected = plan.map_or(Ok(None), |plan| plan_with(plan.instance, &request))?;
-        let Some(plan) = plan.filter(|plan| expected.as_ref() == Some(plan)) else {
-            if m == 0 {
-                return Ok(());
-            }
-            let reason = "the plan was made for another request".to_owned();
-            return Err(Error::NoInstance {
-                request: request.to_string(),
-                reason,
-            });
-        };
+        let Some(plan) = plan else { return Ok(()) };
         self.inner.check_current()?;
-        let operands = (x.as_device_ptr().as_raw(), projection.weights(), y);
+        let product = Product {
+            x: x.as_device_ptr().as_raw(),
+            x_stride: shape.k(),
+            m,
+            shape,
+            weights: projection.weights(),
+            row_major: projection.row_major(),
+            y,
+        };
         // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch; 2. lengths were
         // checked, the slices are of live buffers up to here, as the documentation asks where no borrow does, and freeing device
-        // memory waits for work that uses it;
-        // 3. only `prepare` and its kin write packed weights, by copies that have ended.
-        unsafe {
-            self.inner
-                .kernels
-                .launch(plan, operands, shape, m, stream.as_inner(), overlap)
-        }
+        // memory waits for work that uses it; 3. only `prepare` and its kin write weights, by copies that have ended; the plan is for
+        // these weights, this x and this m.
+        unsafe { self.inner.kernels.launch(plan, &product, stream.as_inner(), overlap) }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
 
-    /// What [`Engine::project`] asks of [`plan`](crate::plan()) for these arguments.
+    /// What is planned for these arguments.
     pub fn request(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Request {
-        Request::new(projection.format(), projection.shape(), m, x.as_device_ptr().as_raw())
+        let (shape, rows) = (projection.shape(), projection.row_major());
+        Request::new(Op::Project, projection.format(), shape, m)
+            .x(x.as_device_ptr().as_raw(), shape.k())
+            .row_major(rows.is_some())
+    }
+
+    /// What [`Engine::project`] launches for these arguments; `None` for no tokens.
+    pub fn plan(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<Plan>> {
+        self.inner.kernels.plan(&self.request(projection, x, m))
+    }
+
+    /// The name of the kernel of [`Engine::plan`].
+    pub fn kernel(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Option<&'static str>> {
+        Ok(self.plan(projection, x, m)?.map(|plan| plan.name()))
     }
 }
 

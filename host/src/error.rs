@@ -297,7 +297,7 @@ pub enum Error {
     Convert(#[from] ConvertError),
 
     /// No kernel instance serves the request, or the one asked for does not.
-    #[error("cannot serve {request}: {reason}; `plan::candidates` lists every instance with its verdict")]
+    #[error("cannot serve {request}: {reason}; `plan::List` shows every instance with its verdict")]
     NoInstance {
         /// What was asked for.
         request: String,
@@ -314,6 +314,17 @@ pub enum Error {
         line: usize,
         /// What is wrong with it, and what is allowed.
         problem: String,
+    },
+
+    /// A variable of the environment that holds none of its words.
+    #[error("{name} is `{given}`; it must be {allowed}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        given: String,
+        /// What it may hold.
+        allowed: &'static str,
     },
 
     /// A second table of measurements.

@@ -35,7 +35,7 @@ pub use dtype::Dtype;
 pub use error::{Error, Result};
 pub use half::bf16;
 pub use kernels_gpu::instances;
-pub use plan::{Plan, Request, plan};
+pub use plan::{Op, Plan, Request, plan};
 pub use shape::Shape;
 
 /// The wrapper of the driver API that this crate's streams and buffers are of.

@@ -1,56 +1,30 @@
 //! What those need who measure kernels: projections by a kernel of choice, readers of memory, counters.
 
 use crate::device::{Result, Selected};
-use crate::plan::measured::Kernel;
-use crate::plan::{self, gemm_kernels, gemm_with, plan_with};
-use crate::raw::{Output, Overlap};
-use crate::{Engine, Error, Projection, Shape};
+use crate::plan::{Kernel, Plan, kernels, plan_with};
+use crate::raw::Overlap;
+use crate::{Engine, Projection, Shape};
 use cust::memory::DeviceSlice;
 use cust::stream::Stream;
 use hopper_cuda_driver::emulated::{self, Counters};
 use kernels_gpu::instances::Floor;
 
 impl Engine {
-    /// The kernels that [`Engine::project_by`] takes for these arguments and that make sense for them, those first that should be the fastest.
+    /// The kernels that make sense for these arguments, those first that should be the fastest: [`Engine::plan_by`] makes plans of them.
     pub fn choices(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Vec<Kernel> {
-        match self.product_request(projection, x, m) {
-            Some(request) => gemm_kernels(&request),
-            None if m == 0 => Vec::new(),
-            None => plan::kernels(&self.request(projection, x, m)),
-        }
+        kernels(&self.request(projection, x, m), self.kernels().device())
     }
 
-    /// [`Engine::project`] by a kernel of choice. A kernel of a kind that would not be chosen for these arguments is refused: one for many
-    /// tokens for few of them, or one for weights that lie in another order.
-    #[allow(clippy::too_many_arguments)]
-    pub fn project_by(
+    /// A plan with a kernel of choice, for [`Engine::project_as`]. One that cannot give the right result for these arguments is refused;
+    /// one that should not be chosen for them is not.
+    pub fn plan_by(
         &self,
         kernel: &Kernel,
         projection: &Projection,
         x: &DeviceSlice<u16>,
         m: usize,
-        y: &mut DeviceSlice<u16>,
-        stream: &Stream,
-        overlap: Overlap,
-    ) -> Result<()> {
-        let output = (Output::Bf16(y.as_device_ptr().as_raw()), y.len());
-        match (kernel, self.product_request(projection, x, m)) {
-            (Kernel::Gemm(division), Some(request)) => match gemm_with(division, &request)? {
-                Some(plan) => self.product(&plan, projection, x, m, output, (stream, overlap)),
-                None => Ok(()),
-            },
-            (Kernel::Gemv(instance), None) => {
-                let plan = plan_with(instance, &self.request(projection, x, m))?;
-                self.queue(plan.as_ref(), projection, x, m, output, stream, overlap)
-            }
-            _ => Err(Error::NoInstance {
-                request: self.request(projection, x, m).to_string(),
-                reason: format!(
-                    "{} is for another number of tokens, or for weights in another order",
-                    kernel.name()
-                ),
-            }),
-        }
+    ) -> Result<Option<Plan>> {
+        plan_with(kernel, &self.request(projection, x, m), self.kernels().device())
     }
 
     /// Queues a reader of the units of a projection's packed weights, which computes nothing: what the memory can deliver for these bytes, as a

@@ -2,7 +2,7 @@
 
 use hopper_proj::cust::context::CurrentContext;
 use hopper_proj::raw::{self, Overlap};
-use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, reference};
+use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, reference};
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
@@ -118,7 +118,7 @@ fn arguments_are_checked() {
     let err = engine.project(&projection, &x, 2, &mut inside, &stream).unwrap_err();
     assert!(matches!(err, Error::Overlapping { .. }), "{err}");
 
-    let one = plan(&engine.request(&projection, &x, 33)).unwrap();
+    let one = engine.plan(&projection, &x, 33).unwrap();
     for other in [None, one.as_ref()] {
         let err = engine
             .project_as(other, &projection, &x, 2, &mut y, &stream, Overlap::None)

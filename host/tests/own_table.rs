@@ -1,15 +1,19 @@
 //! A table of one's own, which a process takes once. One test, so that nothing else plans in its process.
 
 use hopper_proj::instances::Format;
-use hopper_proj::plan::measured::{Kernel, Table, built_in, own, use_environment, use_table};
-use hopper_proj::{Error, Request, Shape, plan};
+use hopper_proj::plan::measured::{Table, built_in, own, use_environment, use_table};
+use hopper_proj::plan::{Device, Kernel};
+use hopper_proj::{Error, Op, Request, Shape, plan};
 
 #[test]
 fn the_first_table_goes_before_the_librarys_own() {
-    let request = Request::new(Format::Bf16, Shape::new(2304, 8192).unwrap(), 8, 0);
-    let chosen = || plan(&request).unwrap().unwrap().instance;
-    let before = chosen();
-    let listed = |kernel: &Kernel| matches!(kernel, Kernel::Gemv(instance) if *instance == before);
+    let request = Request::new(Op::Project, Format::Bf16, Shape::new(2304, 8192).unwrap(), 8);
+    let chosen = |request: &Request| match plan(request, &Device::H200).unwrap().unwrap().kernel {
+        Kernel::Gemv(instance) => instance,
+        other => panic!("{other}"),
+    };
+    let before = chosen(&request);
+    let listed = |kernel: &Kernel| *kernel == Kernel::Gemv(before);
     assert!(own().is_none());
     assert!(built_in().rows().iter().any(|row| listed(&row.kernel)));
 
@@ -26,21 +30,21 @@ fn the_first_table_goes_before_the_librarys_own() {
         .clone();
     (row.kernel, row.us) = (Kernel::Gemv(other), Some(1.5));
     use_table(Table::new(vec![row.clone()])).unwrap();
-    assert_eq!(chosen(), other);
+    assert_eq!(chosen(&request), other);
     assert_eq!(own().unwrap().rows(), [row]);
     // Shapes that it does not have are planned as before.
-    let elsewhere = Request::new(Format::Bf16, Shape::new(8192, 1024).unwrap(), 8, 0);
+    let elsewhere = Request::new(Op::Project, Format::Bf16, Shape::new(8192, 1024).unwrap(), 8);
     let rows = built_in().rows().iter();
     let expected = rows.filter(|row| (row.format, row.shape, row.m) == (Format::Bf16, elsewhere.shape, 8));
     assert_eq!(
-        plan(&elsewhere).unwrap().unwrap().instance.name,
+        chosen(&elsewhere).name,
         expected.map(|row| row.kernel.name()).next().unwrap()
     );
 
     assert!(matches!(use_table(Table::default()), Err(Error::SecondTable)));
     use_environment().unwrap();
     assert_eq!(
-        chosen(),
+        chosen(&request),
         other,
         "a table that was passed stands, whatever a variable names"
     );

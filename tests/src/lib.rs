@@ -10,8 +10,9 @@ use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::instances::{Format, Gemv};
+use hopper_proj::plan::Kernel;
 use hopper_proj::raw::{self, Overlap};
-use hopper_proj::{DriverChoice, Engine, EngineOptions, Projection, Result, Shape, bf16, plan, reference};
+use hopper_proj::{DriverChoice, Engine, EngineOptions, Projection, Result, Shape, bf16, reference};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::sync::OnceLock;
@@ -142,7 +143,7 @@ impl Device {
         match instance {
             None => self.engine.project(projection, &x, m, &mut y, &self.stream)?,
             Some(instance) => {
-                let plan = plan::plan_with(instance, &self.engine.request(projection, &x, m))?;
+                let plan = self.engine.plan_by(&Kernel::Gemv(instance), projection, &x, m)?;
                 let overlap = Overlap::Programmatic;
                 self.engine
                     .project_as(plan.as_ref(), projection, &x, m, &mut y, &self.stream, overlap)?;

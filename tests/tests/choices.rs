@@ -1,9 +1,8 @@
 //! Kernels of choice, as those ask for them who measure kernels: each gives the right result, and one that does not fit is refused.
 
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
-use hopper_proj::instances::{Format, GEMM, Purpose};
-use hopper_proj::plan::Division;
-use hopper_proj::plan::measured::Kernel;
+use hopper_proj::instances::{BF16_UNIT_GEMM, Format, GEMM, Gemm, PLAIN_GEMM};
+use hopper_proj::plan::{Division, Kernel};
 use hopper_proj::raw::Overlap;
 use hopper_proj::reference::{self, LOGITS_TOLERANCE};
 use hopper_proj::router::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
@@ -37,8 +36,9 @@ fn projections_are_right_by_every_kernel_of_choice() {
             assert!(kernel.name().contains(kind), "{kernel:?}");
             for overlap in [Overlap::None, Overlap::Programmatic] {
                 let mut y = engine.upload(&vec![bf16::NAN; m * 80]).unwrap();
+                let plan = engine.plan_by(kernel, projection, &x_there, m).unwrap();
                 engine
-                    .project_by(kernel, projection, &x_there, m, &mut y, stream, overlap)
+                    .project_as(plan.as_ref(), projection, &x_there, m, &mut y, stream, overlap)
                     .unwrap();
                 engine.synchronize(stream).unwrap();
                 check(&engine.download(&y).unwrap(), &x, &weights, shape, m).unwrap();
@@ -76,39 +76,62 @@ fn routers_are_right_by_every_kernel_of_choice() {
     }
 }
 
+/// What would not be chosen, but fits, gives the right result too.
+#[test]
+fn kernels_for_other_numbers_of_tokens_are_right_all_the_same() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let engine = &device.engine;
+    let (shape, stream) = (shape(40, 136), &device.stream);
+    let weights = values.bf16(40 * 136);
+    let projection = engine.prepare_for_many(&weights, shape).unwrap();
+    let product = |table: &'static [Gemm]| Kernel::Gemm(Division::whole(&table[0]));
+    for (kernel, m) in [
+        (product(GEMM), 3),
+        (product(PLAIN_GEMM), 40),
+        (product(BF16_UNIT_GEMM), 8),
+        (product(BF16_UNIT_GEMM), 40),
+        (Kernel::Gemv(&Format::Bf16.gemvs()[0]), 40),
+    ] {
+        let x = values.bf16(m * 136);
+        let x_there = engine.upload(&x).unwrap();
+        let mut y = engine.upload(&vec![bf16::NAN; m * 40]).unwrap();
+        assert!(!engine.choices(&projection, &x_there, m).contains(&kernel));
+        let plan = engine.plan_by(&kernel, &projection, &x_there, m).unwrap();
+        engine
+            .project_as(plan.as_ref(), &projection, &x_there, m, &mut y, stream, Overlap::None)
+            .unwrap();
+        engine.synchronize(stream).unwrap();
+        check(&engine.download(&y).unwrap(), &x, &weights, shape, m).unwrap();
+    }
+}
+
 #[test]
 fn a_kernel_for_something_else_is_refused() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let engine = &device.engine;
-    let (shape, stream) = (shape(16, 64), &device.stream);
+    let shape = shape(16, 64);
     let weights = values.bf16(16 * 64);
     let projection = engine.prepare_for_many(&weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
-    let x = engine.upload(&values.bf16(40 * 64)).unwrap();
-    let y = engine.upload(&values.bf16(40 * 16)).unwrap();
-    let product = GEMM.iter().find(|i| i.purpose == Purpose::Product).unwrap();
-    let product = Kernel::Gemm(Division {
-        instance: product,
-        cluster: 1,
-        slices: 1,
-    });
+    let plain = engine.prepare(&weights, shape).unwrap();
+    let x = engine.upload(&values.bf16(41 * 64)).unwrap();
+    let product = Kernel::Gemm(Division::whole(&GEMM[0]));
     let few = Kernel::Gemv(&Format::Bf16.gemvs()[0]);
     let router = Kernel::Gemv(&instances::ROUTE_BF16[0]);
-    for (kernel, projection, m, words) in [
-        (product, &projection, 8, "another number of tokens"),
-        (few, &projection, 40, "another number of tokens"),
-        (product, &packed, 40, "in another way"),
-        (few, &packed, 8, "another format"),
-        (router, &projection, 8, "is no kernel of this build"),
+    for (kernel, projection, first, m, words) in [
+        (product, &packed, 0, 40, "another format"),
+        (product, &plain, 0, 40, "no copy is kept"),
+        (product, &projection, 1, 40, "not aligned"),
+        (few, &projection, 1, 8, "not aligned"),
+        (few, &packed, 0, 8, "another format"),
+        (router, &projection, 0, 8, "another operation"),
     ] {
-        let (x, mut y) = (x.index(0..m * 64), y.index(0..m * 16));
-        let refused = engine.project_by(&kernel, projection, &x, m, &mut y, stream, Overlap::None);
+        let x = x.index(first..first + m * 64);
+        let refused = engine.plan_by(&kernel, projection, &x, m);
         let message = refused.unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     }
-    let (none, mut nothing) = (x.index(0..0), y.index(0..0));
-    engine
-        .project_by(&few, &projection, &none, 0, &mut nothing, stream, Overlap::None)
-        .unwrap();
+    let none = x.index(0..0);
+    assert_eq!(engine.plan_by(&few, &projection, &none, 0).unwrap(), None);
     assert!(engine.choices(&projection, &none, 0).is_empty());
 }

@@ -5,7 +5,7 @@ use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::instances::GEMV_BF16;
 use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
-use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
+use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, weights};
 use hopper_proj_tests::driver::{self, OwnContext};
 use hopper_proj_tests::{Device, POISON, Values, bits, check, data, shape};
 
@@ -26,7 +26,7 @@ fn no_tokens_are_no_work() {
     engine.synchronize(&device.stream).unwrap();
     let left = engine.download(&whole).unwrap();
     assert!(left.iter().all(|v| v.to_bits() == POISON));
-    assert_eq!(plan(&engine.request(&projection, &x, 0)).unwrap(), None);
+    assert_eq!(engine.plan(&projection, &x, 0).unwrap(), None);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_does_not_fit_is_refused_in_words() {
         |projection, x: usize, m, y: usize| engine.project(projection, &poisoned(x), m, &mut poisoned(y), stream);
     let of_another_m = |m| {
         let x = poisoned(5);
-        let plan = plan(&engine.request(&projection, &x, m)).unwrap();
+        let plan = engine.plan(&projection, &x, m).unwrap();
         engine.project_as(
             plan.as_ref(),
             &projection,

@@ -1,7 +1,7 @@
 //! Routers' logits against FP64, in every format, for every number of tokens, and however x lies.
 
 use hopper_proj::cust::memory::{DeviceBuffer, DeviceSlice};
-use hopper_proj::plan::RoutePlan;
+use hopper_proj::plan::{Kernel, Plan};
 use hopper_proj::reference::{self, LOGITS_GOAL, LOGITS_TOLERANCE};
 use hopper_proj::router::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{bf16, instances::Loads};
@@ -233,8 +233,8 @@ fn the_plan_tells_the_kernel() {
     assert_eq!(plan(0, 0), None);
     assert_eq!(plan(0, 1).unwrap().name(), "route_bf16x2_sm90_w8c8s2g1n1r1x8");
     assert_eq!(plan(1, 32).unwrap().name(), "route_bf16x2_sm90_w8c8s2g1n4r1x1");
-    let loads = |plan: Option<RoutePlan>| match plan {
-        Some(RoutePlan::Many(plan)) => Some(plan.instance.loads),
+    let loads = |plan: Option<Plan>| match plan.map(|plan| plan.kernel) {
+        Some(Kernel::Gemm(division)) => Some(division.instance.loads),
         _ => None,
     };
     assert_eq!(loads(plan(0, 33)), Some(Loads::Tensor));

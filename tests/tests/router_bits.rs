@@ -1,7 +1,6 @@
 //! What a router's results may depend on: in its deterministic mode, on nothing but the token; and no call on those before it.
 
 use hopper_cuda_driver::emulated::set_seed;
-use hopper_proj::plan::RoutePlan;
 use hopper_proj::router::{Choices, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{DriverInUse, cust::memory::CopyDestination as _, cust::memory::DeviceBuffer};
 use hopper_proj_tests::router::{Hidden, check_gate};
@@ -146,7 +145,7 @@ fn calls_that_share_sums_leave_them_as_they_were() {
     let there = device.engine.upload(&x).unwrap();
     let plan = router.plan(Tokens::new(&there, m)).unwrap();
     assert!(
-        matches!(plan, Some(RoutePlan::Many(plan)) if plan.slices > 1 && !plan.serial),
+        matches!(plan, Some(plan) if plan.kernel.slices() > 1 && !plan.serial()),
         "{plan:?}"
     );
     let first = device.route(&router, Hidden::new(&x, m)).unwrap();

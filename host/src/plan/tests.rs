@@ -1,133 +1,356 @@
 use super::*;
 use crate::suites::Suite;
+use kernels_gpu::instances::Loads;
 use proptest::prelude::*;
 
 fn request(n: usize, k: usize, m: usize) -> Request {
-    Request::new(Format::Bf16, Shape::new(n, k).unwrap(), m, 0)
+    Request::new(Op::Project, Format::Bf16, Shape::new(n, k).unwrap(), m)
 }
 
-fn request_for(format: Format, n: usize, k: usize, m: usize) -> Request {
-    Request {
-        format,
-        ..request(n, k, m)
-    }
+fn router(format: Format, n: usize, k: usize, m: usize) -> Request {
+    Request::new(Op::Route, format, Shape::new(n, k).unwrap(), m).row_major(true)
 }
 
-fn chosen(n: usize, k: usize, m: usize) -> &'static str {
-    plan(&request(n, k, m)).unwrap().unwrap().instance.name
+fn chosen(request: &Request) -> Plan {
+    plan(request, &Device::H200).unwrap().unwrap()
+}
+
+fn name(request: &Request) -> &'static str {
+    chosen(request).name()
+}
+
+#[test]
+fn no_tokens_is_no_launch() {
+    let request = request(16, 64, 0);
+    let few = Kernel::Gemv(&Format::Bf16.gemvs()[0]);
+    assert_eq!(plan(&request, &Device::H200).unwrap(), None);
+    assert_eq!(plan_with(&few, &request, &Device::H200).unwrap(), None);
+    assert!(kernels(&request, &Device::H200).is_empty());
+    let list = List::new(&request, &Device::H200);
+    assert!(list.candidates.is_empty() && list.to_string().contains("no launch"));
 }
 
 #[test]
 fn measured_rows_are_what_is_planned() {
     for row in measured::built_in().rows() {
-        let request = request_for(row.format, row.shape.n(), row.shape.k(), row.m);
-        assert_eq!(
-            plan(&request).unwrap().unwrap().instance.name,
-            row.kernel.name(),
-            "{row:?}"
-        );
+        let request = Request::new(row.op, row.format, row.shape, row.m);
+        assert_eq!(chosen(&request).kernel, row.kernel, "{row:?}");
+        let list = List::new(&request, &Device::H200);
+        let first = list.candidates[0];
+        assert_eq!((first.kernel, first.row), (row.kernel, Some(row)), "{list}");
+        let source = if row.us.is_some() { "measured" } else { "proposed" };
+        assert!(first.chosen && first.source() == source, "{list}");
     }
 }
 
 #[test]
-fn every_muse_case_is_measured() {
+fn every_muse_case_for_few_tokens_is_measured() {
     for case in Suite::Muse.cases().unwrap() {
         for format in [Format::Bf16, Format::Window12] {
-            let request = request_for(format, case.shape.n(), case.shape.k(), case.m);
-            assert!(measured::gemv(&request).is_some(), "{case:?} {format:?}");
+            let request = Request::new(Op::Project, format, case.shape, case.m);
+            let few = case.m <= FEW_TOKENS;
+            assert_eq!(
+                measured::rows(&request).any(|row| row.m >= case.m),
+                few,
+                "{case:?} {format:?}"
+            );
         }
     }
 }
 
 #[test]
 fn tokens_between_measured_rows_take_the_next_row() {
-    assert_eq!(chosen(2304, 8192, 5), chosen(2304, 8192, 8));
-    assert_eq!(chosen(2304, 8192, 9), chosen(2304, 8192, 16));
-    assert_eq!(chosen(2304, 8192, 33), chosen(2304, 8192, 32));
-    assert_eq!(chosen(2304, 8192, 1000), chosen(2304, 8192, 32));
-}
-
-#[test]
-fn no_tokens_is_no_launch() {
-    assert_eq!(plan(&request(16, 64, 0)).unwrap(), None);
-    assert_eq!(plan_with(&Format::Bf16.gemvs()[0], &request(16, 64, 0)).unwrap(), None);
+    let of = |m| name(&request(2304, 8192, m).x(2, 8192).row_major(false));
+    assert!(of(5) == of(8) && of(9) == of(16) && of(33) == of(32));
+    let of = |m| name(&request(2304, 8192, m));
+    assert_eq!((of(5), of(9), of(17)), (of(8), of(16), of(32)));
 }
 
 #[test]
 fn unaligned_rows_of_x_take_narrow_loads() {
-    let shape = Shape::new(2304, 8192).unwrap();
-    for (x, k_shape) in [(2, shape), (8, shape), (0, Shape::new(2304, 8191).unwrap())] {
-        let plan = plan(&Request::new(Format::Bf16, k_shape, 1, x)).unwrap().unwrap();
-        assert_eq!(plan.instance.x_values, 1, "{x}");
+    for (x, k, stride) in [
+        (2, 8192, 8192),
+        (8, 8192, 8192),
+        (0, 8191, 8191),
+        (0, 8192, 8196),
+        (0, 8192, 1 << 40),
+    ] {
+        let request = request(2304, k, 1).x(x, stride);
+        assert!(name(&request).ends_with("x1"), "{request}");
     }
-    assert_eq!(
-        plan(&Request::new(Format::Bf16, shape, 1, 32))
-            .unwrap()
-            .unwrap()
-            .instance
-            .x_values,
-        8
-    );
-    let wide = instance(chosen(2304, 8192, 1)).unwrap();
-    let err = plan_with(wide, &Request::new(Format::Bf16, shape, 1, 2)).unwrap_err();
+    // Rows that start where they should, but end elsewhere: the products' tensor copies take them, wide loads do not.
+    let ragged = request(2304, 8191, 1).x(0, 8192);
+    assert!(ragged.x_aligned && name(&ragged).ends_with("x1"));
+    assert!(name(&Request { m: 40, ..ragged }).starts_with("gemm_bf16_units_"));
+    let aligned = request(2304, 8192, 1).x(32, 8200);
+    assert!(name(&aligned).ends_with("x8"));
+    let wide = chosen(&aligned).kernel;
+    let err = plan_with(&wide, &aligned.x(2, 8192), &Device::H200).unwrap_err();
     assert!(err.to_string().contains("not aligned"), "{err}");
+}
+
+/// What is kept and how x lies say which kind of kernel it is.
+#[test]
+fn each_way_to_keep_weights_has_its_kernels() {
+    for (format, row_major, x, m, start) in [
+        (Format::Bf16, false, 0, 32, "gemv_bf16_"),
+        (Format::Bf16, false, 0, 33, "gemm_bf16_units_"),
+        (Format::Bf16, false, 2, 33, "gemv_bf16_"),
+        (Format::Bf16, true, 0, 32, "gemv_bf16_"),
+        (Format::Bf16, true, 0, 33, "gemm_bf16_sm90_"),
+        (Format::Bf16, true, 2, 33, "gemm_bf16_plain_"),
+        (Format::Window12, false, 0, 32, "gemv_window12_"),
+        (Format::Window12, false, 0, 8192, "gemm_window12_"),
+        (Format::Window12, false, 2, 8192, "gemv_window12_"),
+        // Another format's copy is of no use.
+        (Format::Window12, true, 2, 33, "gemv_window12_"),
+    ] {
+        let request = Request::new(Op::Project, format, Shape::new(512, 640).unwrap(), m);
+        let request = request.x(x, 640).row_major(row_major);
+        assert!(name(&request).starts_with(start), "{request}: {}", name(&request));
+    }
+}
+
+#[test]
+fn a_router_takes_the_smallest_gemv_that_holds_its_tokens_and_a_product_beyond() {
+    for format in [Format::Bf16, Format::Bf16x2, Format::Bf16x3] {
+        let base = router(format, 256, 8192, 1);
+        for (tokens, blocks) in [(1, 1), (8, 1), (9, 2), (16, 2), (17, 4), (32, 4)] {
+            for (x, loads) in [(0, "x8"), (2, "x1")] {
+                let name = name(&Request { m: tokens, ..base }.x(x, 8192));
+                let start = format!("route_{}_sm90_w8c8", format.name());
+                assert!(
+                    name.starts_with(&start) && name.contains(&format!("n{blocks}r")),
+                    "{name}"
+                );
+                assert!(name.ends_with(loads), "{name}");
+            }
+        }
+        let loads = |request: &Request| match chosen(request).kernel {
+            Kernel::Gemm(division) => Some(division.instance.loads),
+            Kernel::Gemv(_) => None,
+        };
+        let many = Request { m: 33, ..base };
+        assert_eq!(loads(&many), Some(Loads::Tensor));
+        assert_eq!(loads(&many.x(2, 8192)), Some(Loads::Plain));
+        // Where the order of sums is to stay, a GEMV walks.
+        let fixed = chosen(&Request { m: 1000, ..base }.row_major(false));
+        assert!(
+            matches!(fixed.kernel, Kernel::Gemv(_)) && fixed.grid[1] == 32,
+            "{fixed:?}"
+        );
+    }
+}
+
+#[test]
+fn what_nothing_serves_is_refused_in_words() {
+    for (op, format) in [
+        (Op::Route, Format::Window12),
+        (Op::Project, Format::Bf16x2),
+        (Op::Project, Format::Bf16x3),
+    ] {
+        let request = Request::new(op, format, Shape::new(256, 8192).unwrap(), 1);
+        let message = plan(&request, &Device::H200).unwrap_err().to_string();
+        assert!(message.contains("every compiled instance is rejected"), "{message}");
+        let list = List::new(&request, &Device::H200);
+        assert_eq!(list.chosen(), None);
+        assert!(list.candidates.iter().all(|candidate| candidate.us().is_none()));
+    }
 }
 
 #[test]
 fn launches_beyond_the_grid_are_refused() {
-    for (n, m) in [(16, 65_535 * 32 + 1), (16, usize::MAX)] {
-        let err = plan(&request(n, 64, m)).unwrap_err();
+    // A walk has a tile of 32 tokens for each CTA along y, a product of up to 256 along z.
+    let walk = request(16, 64, 65_535 * 32).x(2, 64);
+    chosen(&walk);
+    chosen(&request(16, 64, 65_535 * 256));
+    let n = u32::MAX as usize;
+    chosen(&request(n, 64, 65_535 * 32));
+    chosen(&request(n, 64, 1));
+    for beyond in [
+        Request { m: walk.m + 1, ..walk },
+        request(16, 64, 65_535 * 256 + 1),
+        request(16, 64, usize::MAX),
+    ] {
+        let err = plan(&beyond, &Device::H200).unwrap_err();
+        assert!(matches!(err, Error::Grid { .. }), "{err}");
+        let few = Kernel::Gemv(&Format::Bf16.gemvs()[14]);
+        let err = plan_with(
+            &few,
+            &Request {
+                m: usize::MAX,
+                ..beyond
+            },
+            &Device::H200,
+        )
+        .unwrap_err();
         assert!(matches!(err, Error::Grid { .. }), "{err}");
     }
-    plan(&request(u32::MAX as usize, 64, 65_535 * 32)).unwrap();
 }
 
 /// Short of work, the cost model must not leave warps without any: a K of few groups takes few K slices.
 #[test]
 fn small_k_takes_few_slices() {
-    for k in [1usize, 64, 128, 256] {
+    for k in [8usize, 64, 128, 256] {
         for m in [1, 16, 32] {
-            let (n, groups) = (8192, k.div_ceil(64));
-            let aligned = Request {
-                format: Format::Bf16,
-                shape: Shape::new(n, k).unwrap(),
-                m,
-                x_aligned: true,
+            let Kernel::Gemv(instance) = chosen(&request(8192, k, m)).kernel else {
+                panic!("a product for {m} tokens");
             };
-            let instance = plan(&aligned).unwrap().unwrap().instance;
-            assert!(instance.k_slices() <= groups.max(8), "{} at k = {k}", instance.name);
+            assert!(
+                instance.k_slices() <= k.div_ceil(64).max(8),
+                "{} at k = {k}",
+                instance.name
+            );
         }
     }
 }
 
+#[test]
+fn fewer_multiprocessors_take_fewer_ctas() {
+    let request = router(Format::Bf16x2, 256, 8192, 128);
+    let ctas = |device: &Device| -> u32 { plan(&request, device).unwrap().unwrap().grid.iter().product() };
+    let few = Device {
+        multiprocessors: 16,
+        ..Device::H200
+    };
+    assert!(ctas(&few) < ctas(&Device::H200));
+}
+
+/// What each instance is rejected for, and that a list says so.
+#[test]
+fn lists_give_every_instance_a_cost_or_a_reason() {
+    let request = Request::new(Op::Project, Format::Window12, Shape::new(4096, 8192).unwrap(), 128);
+    let list = List::new(&request, &Device::H200);
+    let instances = gemvs().count() + routes().count() + gemms().count();
+    assert_eq!(list.candidates.len(), instances);
+    let text = list.to_string();
+    assert_eq!(text.lines().count(), instances + 3, "{text}");
+    for (start, reason) in [
+        ("gemv_window12_", Reason::Walks),
+        ("gemv_bf16_", Reason::Format),
+        ("route_bf16x2_", Reason::Op),
+        ("gemm_bf16_plain_", Reason::Format),
+    ] {
+        let mut of = list.candidates.iter().filter(|c| c.kernel.name().starts_with(start));
+        assert!(of.all(|candidate| candidate.reason() == Some(reason)), "{text}");
+        assert!(text.contains(&reason.to_string()), "{text}");
+    }
+    let costs: Vec<f64> = list.candidates.iter().map_while(Candidate::us).collect();
+    assert!(costs.len() > 2 && costs.is_sorted(), "{costs:?}");
+    assert!(list.candidates[0].chosen && text.contains("* "), "{text}");
+    let rejected: Vec<Reason> = list.candidates.iter().filter_map(Candidate::reason).collect();
+    assert_eq!(rejected.len() + costs.len(), instances);
+    assert!(rejected.is_sorted());
+}
+
+const ALL: &[(Op, Format)] = &[
+    (Op::Route, Format::Bf16),
+    (Op::Route, Format::Bf16x2),
+    (Op::Route, Format::Bf16x3),
+    (Op::Project, Format::Bf16),
+    (Op::Project, Format::Window12),
+];
+const ROUTERS: &[(Op, Format)] = ALL.split_at(3).0;
+
+fn any_request(kinds: &'static [(Op, Format)]) -> impl Strategy<Value = Request> {
+    let side =
+        |most: usize| prop_oneof![1 => Just(1), 4 => 1..=most, 4 => (0..=most.ilog2()).prop_map(|bits| 1 << bits)];
+    let kinds = prop::sample::select(kinds);
+    let lies = (0u64..16, 0usize..16, prop::bool::ANY);
+    (kinds, side(40_000), side(40_000), side(8192), lies).prop_map(|((op, format), n, k, m, (x, gap, row_major))| {
+        // A router has up to 1024 experts.
+        let n = if op == Op::Route { 1 + (n - 1) % 1024 } else { n };
+        let shape = Shape::new(n, k).unwrap();
+        Request::new(op, format, shape, m)
+            .x(2 * x, k + gap)
+            .row_major(row_major)
+    })
+}
+
+fn any_device() -> impl Strategy<Value = Device> {
+    (1usize..200, 0.1f64..3.0, prop::collection::vec(0usize..64, 0..8)).prop_map(|(multiprocessors, rate, left)| {
+        let mut left_out = LeftOut::NONE;
+        // Trials are made of what reads packed units.
+        let units = || gemms().filter(|i| matches!(i.loads, Loads::Units(_)));
+        left.into_iter()
+            .for_each(|at| left_out.insert(units().nth(at % units().count()).unwrap()));
+        Device {
+            multiprocessors,
+            stream: Device::H200.stream * rate,
+            left_out,
+            ..Device::H200
+        }
+    })
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// No shape is refused, and what is launched is within the limits of a Hopper GPU and covers the result.
     #[test]
-    fn any_shape_gets_a_legal_launch(
-        packed: bool, n in 1usize..40_000, k in 1usize..40_000, m in 1usize..2_000, x in 0u64..64
-    ) {
-        let format = if packed { Format::Window12 } else { Format::Bf16 };
-        let request = Request::new(format, Shape::new(n, k).unwrap(), m, x * 2);
-        let plan = plan(&request).unwrap().unwrap();
-        let instance = plan.instance;
-        prop_assert_eq!(unfit(instance, &request), None);
-        prop_assert_eq!(plan.grid[0] % plan.cluster[0], 0);
-        prop_assert!(plan.grid[0] as usize / instance.cluster * instance.rows() >= n);
-        prop_assert!(plan.grid[1] as usize * instance.tokens() >= m);
+    fn any_request_gets_a_legal_launch(request in any_request(ALL), device in any_device()) {
+        let plan = plan(&request, &device).unwrap().unwrap();
+        let (n, k, m) = (request.shape.n(), request.shape.k(), request.m);
         prop_assert!(plan.block[0] <= 1024 && plan.shared_bytes <= 227 * 1024);
-        // No token block is launched that a smaller instance would have spared.
-        prop_assert!(instance.tokens() <= 8 || instance.tokens() < 2 * m);
+        prop_assert!(plan.grid[0] <= i32::MAX as u32 && plan.grid[1] <= 65_535 && plan.grid[2] <= 65_535);
+        prop_assert_eq!(plan.grid[0] % plan.cluster[0], 0);
+        prop_assert!([1, 2, 4, 8].contains(&plan.cluster[0]));
+        let tiles = (plan.grid[0] / plan.cluster[0]) as usize;
+        match plan.kernel {
+            Kernel::Gemv(i) => {
+                prop_assert!(tiles == n.div_ceil(i.rows()) && plan.grid[1] as usize * i.tokens() >= m);
+                prop_assert_eq!(plan.grid[2], 1);
+                prop_assert!(i.x_values == 1 || request.x_wide());
+                // No token block is launched that a smaller instance would have spared.
+                prop_assert!(i.tokens() <= 8 || i.tokens() < 2 * m);
+            }
+            Kernel::Gemm(Division { instance: i, cluster, slices }) => {
+                prop_assert!(tiles == n.div_ceil(i.rows()) && plan.grid[2] as usize * i.tokens() >= m);
+                prop_assert!(m > FEW_TOKENS && !device.left_out.contains(i));
+                prop_assert_eq!((plan.cluster[0] as usize, plan.grid[1] as usize), (cluster, slices));
+                prop_assert!(cluster * slices == 1 || cluster * slices <= k.div_ceil(64));
+                prop_assert!(slices == 1 || request.op == Op::Route);
+                prop_assert_eq!(plan.serial(), slices == 1);
+                prop_assert!(i.loads == Loads::Plain || request.x_aligned);
+                prop_assert!(matches!(i.loads, Loads::Units(_)) || request.row_major);
+            }
+        }
+        prop_assert_eq!((plan.kernel.op(), plan.kernel.format()), (request.op, request.format));
+        prop_assert_eq!(plan_with(&plan.kernel, &request, &device).unwrap(), Some(plan));
     }
 
+    /// The list's choice is the plan, and its order and the model's are one.
     #[test]
-    fn a_rejected_instance_is_never_chosen(n in 1usize..10_000, k in 1usize..10_000, m in 1usize..64) {
-        let request = request(n, k, m);
-        let chosen = plan(&request).unwrap().unwrap().instance;
-        let verdicts: Vec<_> = candidates(&request).collect();
-        let costs: Vec<f64> = verdicts.iter().filter_map(|(_, v)| if let Verdict::Cost(c) = v { Some(*c) } else { None }).collect();
-        prop_assert!(costs.iter().all(|c| c.is_finite() && *c > 0.0));
-        if measured::gemv(&request).is_none() {
-            let (_, verdict) = verdicts.iter().find(|(i, _)| *i == chosen).unwrap();
-            prop_assert_eq!(*verdict, Verdict::Cost(costs.iter().copied().fold(f64::INFINITY, f64::min)));
+    fn a_list_and_a_plan_agree(request in any_request(ALL), device in any_device()) {
+        let plan = plan(&request, &device).unwrap().unwrap();
+        let list = List::new(&request, &device);
+        let chosen = list.chosen().unwrap();
+        prop_assert_eq!(chosen.kernel, plan.kernel);
+        prop_assert_eq!(list.candidates.iter().filter(|c| c.chosen).count(), 1);
+        prop_assert!(list.candidates.iter().filter_map(Candidate::us).all(|us| us.is_finite() && us > 0.0));
+        let by_model = kernels(&request, &device);
+        prop_assert!(by_model.contains(&plan.kernel));
+        if measured::rows(&request).next().is_none() {
+            prop_assert_eq!(by_model[0], plan.kernel);
+            let us = |candidate: &Candidate| candidate.us().unwrap_or(f64::INFINITY);
+            prop_assert!(list.candidates.iter().all(|other| us(chosen) <= us(other)));
+        }
+    }
+
+    /// A router's workspace serves every launch up to its tokens.
+    #[test]
+    fn a_workspace_serves_every_launch_up_to_its_tokens(request in any_request(ROUTERS), at in 0f64..1.0, device in any_device()) {
+        let most = request.m;
+        let size = route_workspace(request.format, request.shape, most, request.row_major).unwrap();
+        let request = Request { m: 1 + (at * (most - 1) as f64) as usize, ..request };
+        let plan = plan(&request, &device).unwrap().unwrap();
+        prop_assert_eq!(size.sums, most * request.shape.n());
+        match plan.kernel {
+            Kernel::Gemv(instance) => prop_assert!(instance.counters(request.m) <= size.counters),
+            Kernel::Gemm(_) => {
+                prop_assert!((plan.grid[0] * plan.grid[2]) as usize <= size.counters);
+                prop_assert_eq!(size.shared_sums, size.sums);
+            }
         }
     }
 }

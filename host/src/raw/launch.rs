@@ -2,6 +2,7 @@
 
 use super::{CUfunction, CUstream, Overlap};
 use crate::device::{Result, check};
+use crate::plan::Plan;
 use hopper_cuda_driver::ffi;
 use std::ffi::c_void;
 
@@ -14,6 +15,15 @@ pub(super) struct Config {
 }
 
 impl Config {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Config {
+            grid: plan.grid,
+            block: plan.block,
+            cluster: plan.cluster,
+            shared_bytes: plan.shared_bytes,
+        }
+    }
+
     /// # Safety
     ///
     /// `parameters` point to the function's parameters, one each; the rest as for [`Kernels::project`](super::Kernels::project).

@@ -5,24 +5,21 @@
 //! context, so it can be captured into a graph.
 
 mod launch;
-mod many;
+mod product;
 mod route;
 mod tensor;
 mod trial;
 
-pub use many::{Matrix, Product};
+pub use product::Product;
 pub use route::{RouteCall, RouterMemory, Workspace};
 pub use tensor::RowMajor;
 
 use crate::device::{Result, check, cust_error};
-use crate::plan::{FEW_TOKENS, GemmRequest, LeftOut, Plan, Request, gemm, measured, plan};
+use crate::plan::{Device, Kernel, Plan, Request, Told, explain, measured, plan};
 use crate::{Error, Shape};
 use cust::module::Module;
 use hopper_cuda_driver::ffi;
-use kernels_gpu::instances::{
-    FLOOR_READ, Floor, FloorArgs, Format, Gemm, Gemv, GemvArgs, Loads, Purpose, Window12Args, gemms, gemvs, routes,
-    unit_gemms,
-};
+use kernels_gpu::instances::{FLOOR_READ, Floor, FloorArgs, Format, Gemm, Gemv, gemms, gemvs, routes};
 use launch::Config;
 use std::ffi::{CStr, CString, c_void};
 
@@ -167,8 +164,7 @@ pub struct Kernels {
     route: Vec<CUfunction>,
     gemm: Vec<CUfunction>,
     floor: Vec<CUfunction>,
-    multiprocessors: usize,
-    left_out: LeftOut,
+    device: Device,
     /// Keeps the functions alive.
     _module: Module,
 }
@@ -181,7 +177,7 @@ unsafe impl Sync for Kernels {}
 impl Kernels {
     /// Loads the kernels into the calling thread's current context, lets each have the shared memory that it needs, and tries those that
     /// [`Kernels::left_out`] is about. Plans are made with the user's own [table](crate::plan::measured) from here on, if a variable names
-    /// one.
+    /// one, and [shown](crate::plan::explain) if another asks for it.
     pub fn load() -> Result<Self> {
         Self::load_from(PTX)
     }
@@ -189,6 +185,7 @@ impl Kernels {
     /// [`Kernels::load`] from other PTX, with kernels of the same names and parameters.
     pub fn load_from(ptx: &str) -> Result<Self> {
         measured::use_environment()?;
+        explain::use_environment()?;
         let module = load_module(ptx)?;
         let load = |name: &str, shared_bytes: usize| -> Result<CUfunction> {
             let function = module
@@ -212,43 +209,49 @@ impl Kernels {
                 .iter()
                 .map(|i| load(i.name, i.shared_bytes()))
                 .collect::<Result<_>>()?,
-            multiprocessors: multiprocessors()?,
-            left_out: LeftOut::NONE,
+            device: Device::described(&told()?),
             _module: module,
         };
-        kernels.left_out = trial::failures(&kernels)?;
+        kernels.device = kernels.device.without(trial::failures(&kernels)?);
         Ok(kernels)
     }
 
     /// The kernels that gave wrong results when they were loaded, and are therefore not used: ptxas before 13.3, which the driver's compiler
     /// may be, can get `wgmma` wrong whose weights go through registers. Every kernel of that kind multiplies a small matrix once.
     pub fn left_out(&self) -> impl Iterator<Item = &'static Gemm> {
-        self.left_out.iter()
+        self.device.left_out.iter()
     }
 
-    /// What is planned for many tokens at `x` over packed weights; none where they are few, where tensor copies cannot address them, or where
-    /// all kernels for it are left out.
-    pub(crate) fn unit_request(&self, format: Format, shape: Shape, m: usize, x: CUdeviceptr) -> Option<GemmRequest> {
-        let loads = Loads::Units(format);
-        let usable = || unit_gemms().any(|i| i.loads == loads && !self.left_out.contains(i));
-        (m > FEW_TOKENS && tensor::describes(x, shape.k()) && usable()).then_some(GemmRequest {
-            purpose: Purpose::Product,
-            terms: format.terms(),
-            shape,
-            m,
-            loads,
-            multiprocessors: self.multiprocessors,
-            max_slices: 1,
-            left_out: self.left_out,
-        })
+    /// The device, as plans see it.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
-    /// Multiprocessors of the device, which plans are made for.
-    pub fn multiprocessors(&self) -> usize {
-        self.multiprocessors
+    /// What is launched for a request: the one place where every call's kernel is chosen.
+    pub fn plan(&self, request: &Request) -> Result<Option<Plan>> {
+        explain::show(request, &self.device);
+        plan(request, &self.device)
     }
 
-    /// Launches `y = x · Wᵀ` with the instance that [`plan`](crate::plan()) chooses, or, for many tokens, [`gemm`]. `m = 0` launches nothing.
+    /// The loaded kernel.
+    pub fn function(&self, kernel: &Kernel) -> Result<CUfunction> {
+        let found = match kernel {
+            Kernel::Gemv(instance) => {
+                let few = gemvs().zip(&self.gemv).chain(routes().zip(&self.route));
+                few.into_iter()
+                    .find(|(i, _)| i == instance)
+                    .map(|(_, function)| *function)
+            }
+            Kernel::Gemm(division) => {
+                let mut many = gemms().zip(&self.gemm);
+                many.find(|(i, _)| *i == division.instance)
+                    .map(|(_, function)| *function)
+            }
+        };
+        found.ok_or_else(|| unknown(kernel.name()))
+    }
+
+    /// Launches `y = x · Wᵀ` for contiguous rows of x, with the instance that [`Kernels::plan`] chooses. `m = 0` launches nothing.
     ///
     /// # Safety
     ///
@@ -264,96 +267,19 @@ impl Kernels {
         stream: CUstream,
         overlap: Overlap,
     ) -> Result<()> {
-        if let Some(request) = self.unit_request(weights.format(), shape, m, x) {
-            let product = Product {
-                x,
-                x_stride: shape.k(),
-                m,
-                weights: Matrix::Units(weights, shape),
-                y,
-            };
-            return match gemm(&request)? {
-                // SAFETY: as the caller promises; the plan is for these sizes and this x.
-                Some(plan) => unsafe { self.product(&plan, &product, stream, overlap) },
-                None => Ok(()),
-            };
-        }
-        match plan(&Request::new(weights.format(), shape, m, x))? {
-            // SAFETY: as the caller promises; the plan is for these sizes and this x.
-            Some(plan) => unsafe { self.launch(&plan, (x, weights, y), shape, m, stream, overlap) },
-            None => Ok(()),
-        }
-    }
-
-    /// Launches `y = x · Wᵀ` as a plan says.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Kernels::project`]; further, `plan` was made for this shape, this `m` and the alignment of this `x`.
-    pub unsafe fn launch(
-        &self,
-        plan: &Plan,
-        (x, weights, y): (CUdeviceptr, Weights, Output),
-        shape: Shape,
-        m: usize,
-        stream: CUstream,
-        overlap: Overlap,
-    ) -> Result<()> {
-        aligned("x", x, BF16)?;
-        let (y_at, y_size) = y.parts();
-        aligned("y", y_at, y_size)?;
-        aligned("the packed weights", weights.units(), PACKED)?;
-        let x_range = (x, many::bytes(m, shape.k(), BF16));
-        check_apart(x_range, &[("y", y_at, many::bytes(m, shape.n(), y_size))])?;
-        if weights.format() != plan.instance.format {
-            return Err(Error::NoInstance {
-                request: format!("{} weights", weights.format().name()),
-                reason: format!("{} reads weights of another format", plan.instance.name),
-            });
-        }
-        let function = gemvs()
-            .position(|i| i == plan.instance)
-            .and_then(|at| self.gemv.get(at))
-            .ok_or_else(|| unknown(plan.instance.name))?;
-        let gemv = GemvArgs {
+        let product = Product {
             x,
-            x_stride: shape.k() as u64,
-            weights: weights.units(),
-            y: y_at,
-            m: m as u32,
-            n: shape.n() as u32,
-            k: shape.k() as u32,
-            y_fp32: u32::from(matches!(y, Output::Fp32(_))),
+            x_stride: shape.k(),
+            m,
+            shape,
+            weights,
+            row_major: None,
+            y,
         };
-        let config = Config {
-            grid: plan.grid,
-            block: plan.block,
-            cluster: plan.cluster,
-            shared_bytes: plan.shared_bytes,
-        };
-        match weights {
-            Weights::Bf16 { .. } => {
-                let mut args = gemv;
-                // SAFETY: `args` is the one by-value parameter of the entries for this format.
-                unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
-            }
-            Weights::Window12 {
-                starts,
-                exceptions,
-                palette,
-                ..
-            } => {
-                aligned("the starts of the exceptions", starts, ENTRY)?;
-                aligned("the exceptions", exceptions, ENTRY)?;
-                let mut args = Window12Args {
-                    gemv,
-                    starts,
-                    exceptions,
-                    palette,
-                };
-                // SAFETY: as above.
-                unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
-            }
+        match self.plan(&product.request())? {
+            // SAFETY: as the caller promises; the plan is for this product.
+            Some(plan) => unsafe { self.launch(&plan, &product, stream, overlap) },
+            None => Ok(()),
         }
     }
 
@@ -422,20 +348,29 @@ fn check_apart((x, x_bytes): (u64, u64), results: &[(&'static str, u64, u64)]) -
     Ok(())
 }
 
-/// Multiprocessors of the current context's device.
-fn multiprocessors() -> Result<usize> {
-    let attribute = cust::sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-    let (mut device, mut count) = (0, 0);
-    // SAFETY: each writes one number.
-    unsafe {
-        check(
-            "ask for the current device",
-            cust::sys::cuCtxGetDevice(&raw mut device) as u32,
-        )?;
-        let code = cust::sys::cuDeviceGetAttribute(&raw mut count, attribute, device);
-        check("read a device attribute", code as u32)?;
-    }
-    Ok(count.max(1) as usize)
+/// What the driver tells of the current context's device.
+fn told() -> Result<Told> {
+    use cust::sys::CUdevice_attribute_enum as Attribute;
+    let mut device = 0;
+    // SAFETY: writes one number.
+    let code = unsafe { cust::sys::cuCtxGetDevice(&raw mut device) };
+    check("ask for the current device", code as u32)?;
+    let attribute = |attribute: Attribute| {
+        let mut value = 0;
+        // SAFETY: writes one number.
+        let code = unsafe { cust::sys::cuDeviceGetAttribute(&raw mut value, attribute, device) };
+        // A driver need not know all of them.
+        (code as u32 == 0)
+            .then_some(value)
+            .and_then(|value| usize::try_from(value).ok())
+    };
+    Ok(Told {
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        clock: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+        memory_clock: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+        bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
+        l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+    })
 }
 
 fn unknown(name: &str) -> Error {

@@ -1,16 +1,15 @@
 //! Launches of routers.
 
 use super::launch::Config;
-use super::many::{Matrix, NO_GATE, bytes, x_bytes};
-use super::tensor::{self, RowMajor};
-use super::{BF16, CUdeviceptr, CUstream, FP32, Kernels, Overlap, PACKED, aligned, check_apart, unknown};
+use super::product::{NO_GATE, Operands, bytes, check_stride, x_bytes};
+use super::tensor::RowMajor;
+use super::{BF16, CUdeviceptr, CUstream, FP32, Kernels, Overlap, PACKED, aligned, check_apart};
 use crate::device::Result;
-use crate::plan::measured::Kernel;
-use crate::plan::{GemmPlan, Plan, RoutePlan, RouteRequest, route, route_with};
+use crate::plan::{Kernel, Op, Plan, Request, plan_with};
 use crate::router::{BiasOn, Gate};
 use crate::{Error, Shape};
 use kernels_gpu::instances::{
-    BIAS_ON_LOGITS, Format, GateArgs, GemvArgs, JoinArgs, Loads, RENORMALIZE, RouteArgs, SOFTMAX_OVER_TOPK, routes,
+    BIAS_ON_LOGITS, Format, GateArgs, GemvArgs, JoinArgs, RENORMALIZE, RouteArgs, SOFTMAX_OVER_TOPK,
 };
 
 /// Where a router's launches put sums together. Launches that share one follow each other on one stream.
@@ -88,21 +87,14 @@ impl RouteCall {
 
 impl RouterMemory<'_> {
     /// What is planned for a call of at most [`Workspace::max_tokens`] tokens.
-    pub fn request(&self, call: &RouteCall, multiprocessors: usize) -> RouteRequest {
-        let described = tensor::describes(call.x, call.x_stride);
-        RouteRequest {
-            format: self.format,
-            shape: self.shape,
-            m: call.m,
-            x_wide: described && self.shape.k().is_multiple_of(8),
-            loads: if described { Loads::Tensor } else { Loads::Plain },
-            many: self.rows.is_some(),
-            multiprocessors,
-        }
+    pub fn request(&self, call: &RouteCall) -> Request {
+        Request::new(Op::Route, self.format, self.shape, call.m)
+            .x(call.x, call.x_stride)
+            .row_major(self.rows.is_some())
     }
 
     fn check(&self, gate: Option<&Gate>, call: &RouteCall) -> Result<()> {
-        let (n, k) = (self.shape.n(), self.shape.k());
+        let n = self.shape.n();
         aligned("x", call.x, BF16)?;
         aligned("the packed weights", self.units, PACKED)?;
         let workspace = &self.workspace;
@@ -118,12 +110,7 @@ impl RouterMemory<'_> {
         ] {
             aligned(what, address, FP32)?;
         }
-        if call.x_stride < k {
-            return Err(Error::Stride {
-                given: call.x_stride,
-                columns: k,
-            });
-        }
+        check_stride(call.x_stride, self.shape)?;
         let missing = |what: &'static str, allowed: &str| {
             Err(Error::RouterConfig {
                 what,
@@ -224,100 +211,78 @@ impl Kernels {
             let m = memory.workspace.max_tokens.min(call.m - first);
             let part = call.part(first, m, memory.shape.n(), top_k);
             let gate = gate.map_or(NO_GATE, |gate| gate_args(gate, memory.bias, &part));
-            let request = memory.request(&part, self.multiprocessors);
+            let request = memory.request(&part);
             let plan = match kernel {
-                Some(kernel) => route_with(kernel, &request),
-                None => route(&request),
+                Some(kernel) => plan_with(kernel, &request, &self.device),
+                None => self.plan(&request),
             };
-            // SAFETY: as the caller promises; each plan is for the call.
-            unsafe {
-                match plan? {
-                    Some(RoutePlan::Few(plan)) => self.route_few(&plan, memory, gate, &part, stream, overlap)?,
-                    Some(RoutePlan::Many(plan)) => self.route_many(&plan, memory, gate, &part, stream, overlap)?,
-                    None => {}
-                }
+            if let Some(plan) = plan? {
+                // SAFETY: as the caller promises; the plan is for the part.
+                unsafe { self.route_part(&plan, memory, gate, &part, (stream, overlap))? };
             }
             first += m;
         }
         Ok(())
     }
 
-    unsafe fn route_few(
+    /// One launch.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Kernels::route`]; `plan` is for `call`, which the workspace suffices for.
+    unsafe fn route_part(
         &self,
         plan: &Plan,
         memory: &RouterMemory<'_>,
         gate: GateArgs,
         call: &RouteCall,
-        stream: CUstream,
-        overlap: Overlap,
+        (stream, overlap): (CUstream, Overlap),
     ) -> Result<()> {
-        let function = (routes().position(|i| i == plan.instance))
-            .and_then(|at| self.route.get(at))
-            .ok_or_else(|| unknown(plan.instance.name))?;
-        let mut args = RouteArgs {
-            gemv: GemvArgs {
-                x: call.x,
-                x_stride: call.x_stride as u64,
-                weights: memory.units,
-                y: call.logits,
-                m: call.m as u32,
-                n: memory.shape.n() as u32,
-                k: memory.shape.k() as u32,
-                y_fp32: 1,
-            },
-            join: JoinArgs {
-                sums: memory.workspace.sums,
-                counters: memory.workspace.counters,
-                scales: memory.factors,
-                slices: 1,
-                serial: 1,
-                gate,
-            },
-        };
-        let config = Config {
-            grid: plan.grid,
-            block: plan.block,
-            cluster: plan.cluster,
-            shared_bytes: plan.shared_bytes,
-        };
-        // SAFETY: `args` is the one by-value parameter of these entries; the rest as the caller promises.
-        unsafe { config.launch(*function, [(&raw mut args).cast()], stream, overlap) }
-    }
-
-    unsafe fn route_many(
-        &self,
-        plan: &GemmPlan,
-        memory: &RouterMemory<'_>,
-        gate: GateArgs,
-        call: &RouteCall,
-        stream: CUstream,
-        overlap: Overlap,
-    ) -> Result<()> {
-        let rows = memory.rows.ok_or_else(|| unknown(plan.instance.name))?;
+        let workspace = &memory.workspace;
         let join = JoinArgs {
-            sums: if plan.serial {
-                memory.workspace.sums
+            sums: if plan.serial() {
+                workspace.sums
             } else {
-                memory.workspace.shared_sums
+                workspace.shared_sums
             },
-            counters: memory.workspace.counters,
+            counters: workspace.counters,
             scales: memory.factors,
-            slices: plan.slices,
-            serial: u32::from(plan.serial),
+            slices: plan.kernel.slices() as u32,
+            serial: u32::from(plan.serial()),
             gate,
         };
-        let x = (call.x, call.x_stride);
-        // SAFETY: as the caller promises.
-        unsafe {
-            self.many(
-                plan,
-                x,
-                call.m,
-                Matrix::Rows(rows),
-                (call.logits, true),
-                join,
-                (stream, overlap),
-            )
+        match &plan.kernel {
+            Kernel::Gemv(_) => {
+                let gemv = GemvArgs {
+                    x: call.x,
+                    x_stride: call.x_stride as u64,
+                    weights: memory.units,
+                    y: call.logits,
+                    m: call.m as u32,
+                    n: memory.shape.n() as u32,
+                    k: memory.shape.k() as u32,
+                    y_fp32: 1,
+                };
+                let mut args = RouteArgs { gemv, join };
+                let function = self.function(&plan.kernel)?;
+                // SAFETY: `args` is the one by-value parameter of these entries; the rest as the caller promises.
+                unsafe { Config::of(plan).launch(function, [(&raw mut args).cast()], stream, overlap) }
+            }
+            Kernel::Gemm(division) => {
+                let operands = Operands {
+                    x: call.x,
+                    x_stride: call.x_stride,
+                    m: call.m,
+                    shape: memory.shape,
+                    units: None,
+                    row_major: memory.rows,
+                    y: call.logits,
+                    y_fp32: true,
+                    join,
+                };
+                // SAFETY: as the caller promises.
+                unsafe { self.many(plan, division, &operands, (stream, overlap)) }
+            }
         }
     }
 }

@@ -2,17 +2,12 @@
 
 use super::{CUdeviceptr, aligned};
 use crate::device::{Result, check};
-use crate::plan::{GemmRequest, LeftOut};
+use crate::plan::ROW_ALIGN;
 use crate::weights::split::row_columns;
 use crate::{Error, Shape};
 use hopper_cuda_driver::ffi::{self, CUtensorMap};
-use kernels_gpu::instances::{GEMM, Gemm, Loads, Purpose};
+use kernels_gpu::instances::{GEMM, Gemm};
 use std::ffi::c_void;
-
-/// Where a tensor map's tensor may start, and what its strides must be multiples of, in bytes.
-pub(super) const TENSOR_ALIGN: u64 = 16;
-/// What a tensor map's strides must stay below, in bytes.
-const MAX_STRIDE: u64 = 1 << 40;
 
 /// Row-major weights in device memory, for the kernels for many tokens: the terms of [`Split::rows`](crate::weights::split::Split::rows).
 #[derive(Debug, Clone)]
@@ -28,7 +23,7 @@ impl RowMajor {
     /// Describes `[terms, n, columns]` BF16 values at a device address, a multiple of 16; the columns are K rounded up to a multiple of 8. The
     /// driver must be initialised; nothing is read.
     pub fn new(address: CUdeviceptr, shape: Shape, terms: usize) -> Result<Self> {
-        aligned("the row-major weights", address, TENSOR_ALIGN)?;
+        aligned("the row-major weights", address, ROW_ALIGN)?;
         let (columns, rows) = (shape.k() as u64, shape.n() as u64);
         let row_bytes = row_columns(shape) as u64 * 2;
         let mut maps: Vec<(usize, CUtensorMap)> = Vec::new();
@@ -72,24 +67,6 @@ impl RowMajor {
         self.terms
     }
 
-    /// What is planned for a product of these weights with `m` contiguous tokens at `x`, without a workspace.
-    pub(crate) fn request(&self, x: CUdeviceptr, m: usize, multiprocessors: usize) -> GemmRequest {
-        GemmRequest {
-            purpose: Purpose::Product,
-            terms: self.terms,
-            shape: self.shape,
-            m,
-            loads: if describes(x, self.shape.k()) {
-                Loads::Tensor
-            } else {
-                Loads::Plain
-            },
-            multiprocessors,
-            max_slices: 1,
-            left_out: LeftOut::NONE,
-        }
-    }
-
     /// Elements between two rows.
     pub(super) fn stride(&self) -> u64 {
         row_columns(self.shape) as u64
@@ -103,12 +80,6 @@ impl RowMajor {
             reason: format!("{} reads weights of {}", instance.name, instance.terms),
         })
     }
-}
-
-/// Whether a tensor map can describe tokens that start at `x`, `stride` elements apart.
-pub(super) fn describes(x: CUdeviceptr, stride: usize) -> bool {
-    let bytes = (stride as u64).saturating_mul(2);
-    x.is_multiple_of(TENSOR_ALIGN) && bytes.is_multiple_of(TENSOR_ALIGN) && bytes < MAX_STRIDE
 }
 
 /// The map of `m` tokens for an instance's tiles. Made on the host, for each call: x is not known before.

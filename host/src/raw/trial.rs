@@ -4,14 +4,14 @@
 //! launched is not what was tested. So each kernel over packed units multiplies one small matrix when it is loaded. All values are whole
 //! numbers and every sum is below 2²⁴, so there is one right result, to the last bit.
 
-use super::{CUdeviceptr, Kernels, Matrix, Output, Overlap, Product, Weights};
+use super::{CUdeviceptr, Kernels, Output, Overlap, Product, Weights};
 use crate::device::{Result, cust_error};
-use crate::plan::{Division, GemmRequest, LeftOut, gemm_with};
+use crate::plan::{Division, Kernel, LeftOut, plan_with};
 use crate::weights::{bf16 as packing, window12};
 use crate::{Shape, bf16};
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceCopy};
 use hopper_cuda_driver::emulated;
-use kernels_gpu::instances::{Format, Gemm, Loads, STARTS_AFTER, unit_gemms};
+use kernels_gpu::instances::{Format, Gemm, STARTS_AFTER, unit_gemms};
 use kernels_gpu::layout::PALETTE;
 
 /// Columns: several stages, so that registers are used again while the tensor cores are at work.
@@ -111,37 +111,23 @@ pub(super) fn failures(kernels: &Kernels) -> Result<LeftOut> {
 /// The result of one instance, poisoned before.
 fn run(kernels: &Kernels, operands: &Operands, instance: &'static Gemm) -> Result<Vec<f32>> {
     let shape = Shape::new(instance.rows().min(operands.rows), COLUMNS)?;
-    let Loads::Units(format) = instance.loads else {
-        return Err(super::unknown(instance.name));
-    };
-    let request = GemmRequest {
-        purpose: instance.purpose,
-        terms: instance.terms,
-        shape,
-        m: TOKENS,
-        loads: instance.loads,
-        multiprocessors: kernels.multiprocessors(),
-        max_slices: 1,
-        left_out: LeftOut::NONE,
-    };
-    let division = Division {
-        instance,
-        cluster: 1,
-        slices: 1,
-    };
-    let plan = gemm_with(&division, &request)?.ok_or_else(|| super::unknown(instance.name))?;
+    let kernel = Kernel::Gemm(Division::whole(instance));
     let mut result = vec![f32::NAN; TOKENS * shape.n()];
     let y = upload(&result)?;
     let product = Product {
         x: operands.x(),
         x_stride: COLUMNS,
         m: TOKENS,
-        weights: Matrix::Units(operands.weights(format), shape),
+        shape,
+        weights: operands.weights(kernel.format()),
+        row_major: None,
         y: Output::Fp32(y.as_device_ptr().as_raw()),
     };
+    let plan = plan_with(&kernel, &product.request(), kernels.device())?;
+    let plan = plan.ok_or_else(|| super::unknown(instance.name))?;
     // SAFETY: the kernels were loaded into the current context, whose memory the operands are; the copy below waits for the launch on the
     // default stream.
-    unsafe { kernels.product(&plan, &product, std::ptr::null_mut(), Overlap::None)? };
+    unsafe { kernels.launch(&plan, &product, std::ptr::null_mut(), Overlap::None)? };
     y.copy_to(&mut result[..])
         .map_err(|err| cust_error("try a kernel", err))?;
     Ok(result)

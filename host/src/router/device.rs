@@ -4,8 +4,7 @@ use super::{Gate, RouterConfig};
 use crate::device::{Result, cust_error};
 use crate::engine::{Engine, Inner};
 use crate::instances::Format;
-use crate::plan::measured::Kernel;
-use crate::plan::{FEW_TOKENS, RoutePlan, RouteRequest, route, route_kernels, route_workspace};
+use crate::plan::{FEW_TOKENS, Kernel, Plan, Request, kernels, route_workspace};
 use crate::raw::{Overlap, RouteCall, RouterMemory, RowMajor, Workspace};
 use crate::weights::split::Split;
 use crate::{Error, Shape};
@@ -280,19 +279,20 @@ impl Router {
     }
 
     /// What [`Router::route`] launches for these tokens; the first launch where there are several, `None` for no tokens.
-    pub fn plan(&self, tokens: Tokens<'_>) -> Result<Option<RoutePlan>> {
-        route(&self.request(&tokens)?)
+    pub fn plan(&self, tokens: Tokens<'_>) -> Result<Option<Plan>> {
+        self.engine.kernels().plan(&self.request(tokens)?)
     }
 
-    /// The kernels that [`Router::logits_by`] takes for these tokens; of matrix products, those first that should be the fastest.
+    /// The kernels that [`Router::logits_by`] takes for these tokens and that make sense for them, those first that should be the fastest.
     pub fn kernels(&self, tokens: Tokens<'_>) -> Result<Vec<Kernel>> {
-        Ok(route_kernels(&self.request(&tokens)?))
+        Ok(kernels(&self.request(tokens)?, self.engine.kernels().device()))
     }
 
-    fn request(&self, tokens: &Tokens<'_>) -> Result<RouteRequest> {
-        let mut call = self.call(tokens)?;
+    /// What is planned for these tokens; for those of the first launch where there are several.
+    pub fn request(&self, tokens: Tokens<'_>) -> Result<Request> {
+        let mut call = self.call(&tokens)?;
         call.m = call.m.min(self.max_tokens);
-        Ok(self.memory().request(&call, self.engine.kernels().multiprocessors()))
+        Ok(self.memory().request(&call))
     }
 
     /// Experts × columns.

@@ -20,8 +20,8 @@
 
 mod text;
 
-use super::{Division, Request, RouteRequest, unfit, unwise};
-use crate::instances::{Format, Gemv};
+use super::{Kernel, Op, Request};
+use crate::instances::Format;
 use crate::{Error, Result, Shape};
 use std::fmt;
 use std::io::Read;
@@ -37,49 +37,6 @@ const LONGEST: u64 = 16 << 20;
 static BUILT_IN: LazyLock<Table> =
     LazyLock::new(|| Table::parse("the library's own measurements", include_str!("built_in.csv")).unwrap_or_default());
 static OWN: OnceLock<Table> = OnceLock::new();
-
-/// What a row is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Op {
-    /// y = x · Wᵀ.
-    Project,
-    /// A router.
-    Route,
-}
-
-impl Op {
-    /// Every operation.
-    pub const ALL: [Op; 2] = [Op::Project, Op::Route];
-
-    /// The name, as tables spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Project => "project",
-            Op::Route => "route",
-        }
-    }
-}
-
-/// The kernel of a row, and how the work is divided where its name does not say so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kernel {
-    /// For few tokens.
-    Gemv(&'static Gemv),
-    /// A matrix product.
-    Gemm(Division),
-}
-
-impl Kernel {
-    /// The kernel's name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Kernel::Gemv(instance) => instance.name,
-            Kernel::Gemm(division) => division.instance.name,
-        }
-    }
-}
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +62,7 @@ pub struct Measurement {
 }
 
 /// What a request and the rows for it have in common.
-pub(super) type Key = (Op, Format, Shape);
+type Key = (Op, Format, Shape);
 
 /// The order of a table: rows of one key stand together, by tokens and then by time.
 fn order((op, format, shape): Key) -> (Op, Format, usize, usize) {
@@ -181,25 +138,14 @@ impl Table {
         &self.rows[start..end]
     }
 
-    /// The best kernel that `fits`, of the next number of tokens at or above `m`.
-    fn at_least<T>(&self, key: Key, m: usize, fits: impl Fn(&Kernel) -> Option<T>) -> Option<T> {
-        let rows = self.of(key);
-        let from = rows.partition_point(|row| row.m < m);
-        rows[from..].iter().find_map(|row| fits(&row.kernel))
-    }
-
-    /// The best kernel that `fits`, of the greatest number of tokens.
-    fn at_most<T>(&self, key: Key, fits: impl Fn(&Kernel) -> Option<T>) -> Option<T> {
-        let same_m = self.of(key).chunk_by(|a, b| a.m == b.m).rev();
-        same_m.flatten().find_map(|row| fits(&row.kernel))
-    }
-
-    /// The best division of a matrix product that `fits`. Beyond the measured numbers of tokens there is none.
-    pub(super) fn division(&self, key: Key, m: usize, fits: impl Fn(&Division) -> bool) -> Option<Division> {
-        self.at_least(key, m, |kernel| match kernel {
-            Kernel::Gemm(division) => fits(division).then_some(*division),
-            Kernel::Gemv(_) => None,
-        })
+    /// The rows for a request, in the order in which they count: those of the next number of tokens first. Beyond the measured numbers of
+    /// tokens, what was measured for the most of them can walk.
+    pub(super) fn rows_for(&self, request: &Request) -> impl Iterator<Item = &Measurement> {
+        let rows = self.of((request.op, request.format, request.shape));
+        let from = rows.partition_point(|row| row.m < request.m);
+        let walks = rows.chunk_by(|a, b| a.m == b.m).rev().flatten();
+        let walks = walks.filter(|row| matches!(row.kernel, Kernel::Gemv(_)));
+        rows[from..].iter().chain(walks)
     }
 }
 
@@ -237,34 +183,13 @@ pub fn use_environment() -> Result<()> {
 }
 
 /// Tables, in the order in which they are asked.
-pub(super) fn tables() -> impl Iterator<Item = &'static Table> {
+fn tables() -> impl Iterator<Item = &'static Table> {
     own().into_iter().chain([built_in()])
 }
 
-/// The measured GEMV for a projection; beyond the measured numbers of tokens, it walks.
-pub(super) fn gemv(request: &Request) -> Option<&'static Gemv> {
-    tables().find_map(|table| gemv_of(table, request))
-}
-
-pub(super) fn gemv_of(table: &Table, request: &Request) -> Option<&'static Gemv> {
-    let key = (Op::Project, request.format, request.shape);
-    let fits = |kernel: &Kernel| match *kernel {
-        Kernel::Gemv(instance) => (unfit(instance, request).or_else(|| unwise(instance, request)))
-            .is_none()
-            .then_some(instance),
-        Kernel::Gemm(_) => None,
-    };
-    (table.at_least(key, request.m, fits)).or_else(|| table.at_most(key, fits))
-}
-
-/// The measured GEMV for a router, of those that `fit`.
-pub(super) fn route_gemv(request: &RouteRequest, fits: impl Fn(&Gemv) -> bool) -> Option<&'static Gemv> {
-    let key = (Op::Route, request.format, request.shape);
-    let fits = |kernel: &Kernel| match *kernel {
-        Kernel::Gemv(instance) => fits(instance).then_some(instance),
-        Kernel::Gemm(_) => None,
-    };
-    tables().find_map(|table| table.at_least(key, request.m, fits))
+/// The rows of all tables for a request, in the order in which they count.
+pub(super) fn rows(request: &Request) -> impl Iterator<Item = &'static Measurement> {
+    tables().flat_map(move |table| table.rows_for(request))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::instances::{GEMM, Loads, Purpose, gemms, unit_gemms};
-use crate::plan::{GemmRequest, gemm, gemm_with, plan_with};
+use crate::instances::{GEMM, Loads, Purpose, gemms, gemvs, routes, unit_gemms};
+use crate::plan::{Device, Division, Verdict, plan, plan_with};
 use proptest::prelude::*;
 
 const COLUMNS: &str = "gpu,date,source,op,format,n,k,m,instance,cluster,slices,us";
@@ -17,11 +17,19 @@ fn row(m: usize, instance: &str, us: &str) -> String {
 }
 
 fn request(m: usize, x: u64) -> Request {
-    Request::new(Format::Bf16, Shape::new(512, 640).unwrap(), m, x)
+    Request::new(Op::Project, Format::Bf16, Shape::new(512, 640).unwrap(), m).x(x, 640)
+}
+
+/// The first row that counts and whose kernel can and should serve the request.
+fn first<'a>(table: &'a Table, request: &Request) -> Option<&'a Measurement> {
+    let device = &Device::H200;
+    let case = crate::plan::Case::new(request, device);
+    let usable = |row: &&Measurement| matches!(case.verdict(&row.kernel), Verdict::Cost(_));
+    table.rows_for(request).find(usable)
 }
 
 fn chosen(table: &Table, m: usize) -> Option<&'static str> {
-    gemv_of(table, &request(m, 0)).map(|instance| instance.name)
+    first(table, &request(m, 0)).map(|row| row.kernel.name())
 }
 
 #[test]
@@ -49,12 +57,12 @@ fn the_fastest_of_the_next_tokens_is_taken_and_what_nobody_timed_comes_last() {
     // A walk over many tokens wants the largest instance, which nobody has timed.
     assert_eq!(chosen(&table, 17), None);
     // Rows of x that wide loads cannot take, and other shapes and formats, have no rows.
-    assert_eq!(gemv_of(&table, &request(8, 2)), None);
+    assert_eq!(first(&table, &request(8, 2)), None);
     let other = Request {
         format: Format::Window12,
         ..request(8, 0)
     };
-    assert_eq!(gemv_of(&table, &other), None);
+    assert_eq!(first(&table, &other), None);
     let only_proposed = self::table(&[&row(8, EIGHT, "")]).unwrap();
     assert_eq!(chosen(&only_proposed, 8), Some(EIGHT));
 }
@@ -63,7 +71,10 @@ fn the_fastest_of_the_next_tokens_is_taken_and_what_nobody_timed_comes_last() {
 fn a_walk_takes_the_largest_measured() {
     let walks = "gemv_bf16_sm90_w4c1s2g1n4r4x8";
     let table = table(&[&row(32, walks, "4"), &row(8, EIGHT, "1")]).unwrap();
-    assert_eq!(chosen(&table, 1000), Some(walks));
+    let walk = request(1000, 2);
+    assert_eq!(table.rows_for(&walk).next().unwrap().kernel.name(), walks);
+    // A product serves them all at once, where it can.
+    assert_eq!(chosen(&table, 1000), None);
 }
 
 #[test]
@@ -194,26 +205,20 @@ proptest! {
     /// Whatever a table says, what is planned is legal.
     #[test]
     fn any_row_gives_a_legal_plan(
-        at in 0usize..64, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16,
-        max_slices in 1usize..=16, packed: bool
+        at in 0usize..200, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16, row_major: bool
     ) {
         let shape = Shape::new(512, 640).unwrap();
-        let measured = |kernel| Table::new(vec![Measurement { shape, m: row_m, kernel, ..built_in().rows()[0].clone() }]);
-        let gemvs = Format::Bf16.gemvs();
-        let request = Request::new(Format::Bf16, shape, m, x);
-        if let Some(instance) = gemv_of(&measured(Kernel::Gemv(&gemvs[at % gemvs.len()])), &request) {
-            prop_assert!(plan_with(instance, &request).unwrap().is_some());
+        let few = gemvs().chain(routes()).map(Kernel::Gemv);
+        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: 1 << cluster, slices }));
+        let kernels: Vec<_> = few.chain(many).collect();
+        let kernel = kernels[at % kernels.len()];
+        let (op, format) = (kernel.op(), kernel.format());
+        let row = Measurement { op, format, shape, m: row_m, kernel, ..built_in().rows()[0].clone() };
+        let request = Request::new(op, format, shape, m).x(x, 640).row_major(row_major);
+        let table = Table::new(vec![row]);
+        if let Some(row) = first(&table, &request) {
+            prop_assert!(plan_with(&row.kernel, &request, &Device::H200).unwrap().is_some());
         }
-        let of_bf16 = |loads| matches!(loads, Loads::Tensor | Loads::Units(Format::Bf16));
-        let products: Vec<_> = gemms().filter(|i| i.purpose == Purpose::Product && of_bf16(i.loads)).collect();
-        let division = Division { instance: products[at % products.len()], cluster: 1 << cluster, slices };
-        let request = GemmRequest {
-            purpose: Purpose::Product, terms: 1, shape, m, loads: if packed { Loads::Units(Format::Bf16) } else { Loads::Tensor },
-            multiprocessors: 132, max_slices,
-            left_out: crate::plan::LeftOut::NONE,
-        };
-        if let Some(division) = gemm::measured_of(&measured(Kernel::Gemm(division)), &request) {
-            prop_assert!(gemm_with(&division, &request).unwrap().is_some());
-        }
+        prop_assert!(plan(&request, &Device::H200).unwrap().is_some());
     }
 }

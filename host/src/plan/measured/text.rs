@@ -1,15 +1,14 @@
 //! The text of a table of measurements.
 
-use super::{Kernel, Measurement, Op};
-use crate::instances::{Format, Gemm, Gemv, Loads, Purpose, gemms, gemvs, routes};
-use crate::plan::Division;
+use super::Measurement;
+use crate::instances::{Format, gemms, gemvs, routes};
 use crate::plan::gemm::{CLUSTERS, MAX_SLICES};
+use crate::plan::{Division, FORMATS, Kernel, Op};
 use crate::{Error, Result, Shape};
 use std::fmt;
 
 const COLUMNS: &str = "gpu,date,source,op,format,n,k,m,instance,cluster,slices,us";
 const COUNT: usize = 12;
-const FORMATS: [Format; 4] = [Format::Bf16, Format::Bf16x2, Format::Bf16x3, Format::Window12];
 
 pub(super) fn fault(from: &str, line: usize, problem: String) -> Error {
     Error::Table {
@@ -118,51 +117,38 @@ fn time(text: &str) -> std::result::Result<Option<f64>, String> {
 
 /// The kernel of that name, if it does `op` on weights of `format`.
 fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::result::Result<Kernel, String> {
-    let few: Option<&'static Gemv> = match op {
-        Op::Project => format.gemvs(),
-        Op::Route => format.routes(),
+    let few = gemvs().chain(routes()).map(Kernel::Gemv);
+    let many = gemms().map(|instance| Kernel::Gemm(Division::whole(instance)));
+    let Some(kernel) = few.chain(many).find(|kernel| kernel.name() == name) else {
+        return Err(format!(
+            "`{}` is no kernel of this build; `hopper-proj info` lists them",
+            cut(name)
+        ));
+    };
+    if (kernel.op(), kernel.format()) != (op, format) {
+        return Err(format!(
+            "{name} does not serve `{}` with {} weights",
+            op.name(),
+            format.name()
+        ));
     }
-    .iter()
-    .find(|instance| instance.name == name);
-    if let Some(instance) = few {
+    let Kernel::Gemm(whole) = kernel else {
         return match division {
-            ["", ""] => Ok(Kernel::Gemv(instance)),
+            ["", ""] => Ok(kernel),
             _ => Err(format!(
                 "`cluster` or `slices` is given; {name} says them itself: leave both empty"
             )),
         };
-    }
-    let known = gemvs().chain(routes()).any(|i| i.name == name) || gemms().any(|i| i.name == name);
-    let instance = gemms().find(|instance| instance.name == name && serves(instance, op, format));
-    let Some(instance) = instance else {
-        let name = cut(name);
-        return Err(if known {
-            format!("{name} does not serve `{}` with {} weights", op.name(), format.name())
-        } else {
-            format!("`{name}` is no kernel of this build; `hopper-proj info` lists them")
-        });
     };
     let cluster = number("cluster", division[0], usize::MAX)?;
     if !CLUSTERS.contains(&cluster) {
         return Err(format!("`cluster` is {cluster}; it must be one of {CLUSTERS:?}"));
     }
     Ok(Kernel::Gemm(Division {
-        instance,
         cluster,
         slices: number("slices", division[1], MAX_SLICES)?,
+        ..whole
     }))
-}
-
-fn serves(instance: &Gemm, op: Op, format: Format) -> bool {
-    let purpose = match op {
-        Op::Project => Purpose::Product,
-        Op::Route => Purpose::Route,
-    };
-    let reads = match instance.loads {
-        Loads::Units(units) => units == format,
-        Loads::Tensor | Loads::Plain => format != Format::Window12 && instance.terms == format.terms(),
-    };
-    instance.purpose == purpose && reads
 }
 
 pub(super) fn write(rows: &[Measurement], f: &mut fmt::Formatter<'_>) -> fmt::Result {

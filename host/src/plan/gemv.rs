@@ -1,0 +1,74 @@
+//! GEMVs: which of them can and should serve a request, and what they cost.
+
+use super::{Device, FEW_TOKENS, Kernel, Op, Reason, Request};
+use kernels_gpu::instances::Gemv;
+use kernels_gpu::layout::UNIT_K;
+use std::cmp::Ordering;
+
+/// Values of x per load of the instances that need aligned rows.
+pub(super) const WIDE_X: usize = 8;
+
+/// The GEMVs for an operation and a format.
+pub(super) fn instances(request: &Request) -> &'static [Gemv] {
+    match request.op {
+        Op::Project => request.format.gemvs(),
+        Op::Route => request.format.routes(),
+    }
+}
+
+/// Why an instance of the request's operation and format cannot serve it, if it cannot.
+pub(super) fn unfit(instance: &Gemv, request: &Request) -> Option<Reason> {
+    (instance.x_values >= WIDE_X && !request.x_wide()).then_some(Reason::Unaligned)
+}
+
+/// Why a fitting instance should not serve a request, if it should not. `product` is whether a matrix product can, `tokens` of how many an
+/// instance takes care at a time that suits the request.
+pub(super) fn unwise(instance: &Gemv, request: &Request, product: bool, tokens: Option<usize>) -> Option<Reason> {
+    if product && request.m > FEW_TOKENS {
+        return Some(Reason::Walks);
+    }
+    if instance.x_values < WIDE_X && request.x_wide() {
+        return Some(Reason::NarrowLoads);
+    }
+    match tokens.map(|tokens| instance.tokens().cmp(&tokens)) {
+        Some(Ordering::Less) => Some(Reason::SmallBlocks),
+        Some(Ordering::Greater) => Some(Reason::EmptyBlocks),
+        _ => None,
+    }
+}
+
+/// The least number of tokens at a time that are all at once, else the greatest.
+pub(super) fn suitable_tokens(request: &Request) -> Option<usize> {
+    let sizes = || instances(request).iter().map(Gemv::tokens);
+    let all_at_once = sizes().filter(|&tokens| tokens >= request.m).min();
+    all_at_once.or_else(|| sizes().max())
+}
+
+/// Microseconds that the busiest multiprocessor takes.
+pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) -> f64 {
+    let (n, k, m) = (request.shape.n(), request.shape.k(), request.m.max(1));
+    let row_ctas = n.div_ceil(instance.rows()) * instance.cluster;
+    let ctas = row_ctas.saturating_mul(m.div_ceil(instance.tokens()));
+
+    // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
+    let groups = k.div_ceil(UNIT_K);
+    let unit_bytes = (instance.format.unit_bytes() * instance.row_blocks) as f64;
+    let cta_groups = groups.div_ceil(instance.cluster);
+    let cta_in_flight = cta_groups.min(instance.warps * instance.stages * instance.groups) as f64 * unit_bytes;
+
+    let on_busiest = ctas.div_ceil(device.multiprocessors.max(1));
+    let together = on_busiest.min(instance.min_ctas) as f64;
+    let rate = device.stream * (together * cta_in_flight / device.in_flight).min(1.0);
+    let stream = on_busiest as f64 * cta_groups as f64 * unit_bytes / rate;
+
+    // x comes from L2, once per CTA and padded to whole token blocks.
+    let x_bytes = (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64;
+    let x = on_busiest as f64 * x_bytes / device.l2;
+
+    let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
+    let joined = match Kernel::Gemv(instance).op() {
+        Op::Project => 0.0,
+        Op::Route => device.join,
+    };
+    stream + x + waves * device.cta + device.reduction_of(instance.cluster) + joined
+}
