@@ -61,7 +61,8 @@ fn routers_are_right_by_every_kernel_of_choice() {
         let x_there = device.engine.upload(&x).unwrap();
         let tokens = Tokens::new(&x_there, m);
         let kernels = router.kernels(tokens).unwrap();
-        assert!(kernels.len() > 2);
+        // Of the kernels for few tokens, one suits their number and how x lies.
+        assert!(kernels.len() > if m > 32 { 2 } else { 0 });
         for kernel in kernels.iter().take(SHOWN) {
             let mut logits = DeviceBuffer::from_slice(&vec![f32::NAN; m * 40]).unwrap();
             router
