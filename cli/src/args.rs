@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hopper_proj::checkpoint::Cast;
 use hopper_proj::convert;
 use hopper_proj::suites::Suite;
+use hopper_proj::{Op, instances};
 use regex::Regex;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -66,9 +67,59 @@ pub(crate) enum DeviceChoice {
 pub(crate) struct Info {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// Print every kernel for N × K weights and M tokens instead: what it should cost, was measured to take, or is rejected for
+    #[arg(long, value_name = "N,K,M", value_parser = sizes)]
+    pub(crate) plan: Option<[usize; 3]>,
+    /// What is planned
+    #[arg(long, value_enum, default_value_t = PlanOp::Project, requires = "plan")]
+    pub(crate) op: PlanOp,
+    /// The format of its weights; for a router, bf16x2 unless said otherwise, and bf16 for a projection
+    #[arg(long, value_enum, requires = "plan")]
+    pub(crate) format: Option<PlanFormat>,
+    /// Whether a row-major copy of the weights is kept beside the packed ones; as a rule for routers, unless they are deterministic, and not
+    /// for projections
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", requires = "plan")]
+    pub(crate) row_major: Option<bool>,
+    /// Plan for rows of x that do not start at multiples of 16 bytes
+    #[arg(long, requires = "plan")]
+    pub(crate) unaligned: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlanOp {
+    Project,
+    Route,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlanFormat {
+    Bf16,
+    Bf16x2,
+    Bf16x3,
+    Window12,
+}
+
+impl From<PlanOp> for Op {
+    fn from(op: PlanOp) -> Self {
+        match op {
+            PlanOp::Project => Op::Project,
+            PlanOp::Route => Op::Route,
+        }
+    }
+}
+
+impl From<PlanFormat> for instances::Format {
+    fn from(format: PlanFormat) -> Self {
+        match format {
+            PlanFormat::Bf16 => instances::Format::Bf16,
+            PlanFormat::Bf16x2 => instances::Format::Bf16x2,
+            PlanFormat::Bf16x3 => instances::Format::Bf16x3,
+            PlanFormat::Window12 => instances::Format::Window12,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

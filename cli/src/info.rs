@@ -1,10 +1,12 @@
 //! `info`: the device, the driver and the kernels.
 
-use crate::args::Info;
+use crate::args::{Info, PlanFormat, PlanOp};
 use crate::device;
 use crate::error::Result;
+use hopper_proj::instances::Format;
+use hopper_proj::plan::{Candidate, FORMATS, List};
 use hopper_proj::suites::Suite;
-use hopper_proj::{instances, raw};
+use hopper_proj::{Engine, Request, Shape, instances, raw};
 use serde::Serialize;
 use std::io::{Write, stdout};
 
@@ -18,15 +20,47 @@ struct Report {
     memory_bytes: usize,
     cuda: String,
     ptx: Vec<&'static str>,
-    formats: &'static [&'static str],
+    formats: Vec<&'static str>,
     suites: Vec<&'static str>,
     kernels: Vec<&'static str>,
     left_out: Vec<&'static str>,
 }
 
+/// A plan as JSON.
+#[derive(Serialize)]
+struct Planned {
+    op: &'static str,
+    format: &'static str,
+    n: usize,
+    k: usize,
+    m: usize,
+    x_aligned: bool,
+    row_major: bool,
+    device: String,
+    multiprocessors: usize,
+    tb_per_second: f64,
+    l2_bytes: usize,
+    instances: Vec<PlannedInstance>,
+}
+
+#[derive(Serialize)]
+struct PlannedInstance {
+    instance: &'static str,
+    cluster: usize,
+    slices: usize,
+    chosen: bool,
+    /// `measured`, `proposed`, `model` or `rejected`.
+    by: &'static str,
+    us: Option<f64>,
+    reason: Option<String>,
+}
+
 pub(crate) fn run(args: &Info) -> Result<()> {
     let engine = device::open(args.device)?;
     let device = engine.device();
+    if let Some(sizes) = args.plan {
+        return plan(args, sizes, &engine);
+    }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         device: device.driver.to_string(),
@@ -36,7 +70,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         memory_bytes: device.memory,
         cuda: format!("{}.{}", device.cuda.0, device.cuda.1),
         ptx: header(raw::PTX),
-        formats: &["bf16", "window12", "bf16x2", "bf16x3"],
+        formats: FORMATS.map(Format::name).to_vec(),
         suites: Suite::ALL.iter().map(|suite| suite.name()).collect(),
         kernels: instances::entries().map(|entry| entry.name).collect(),
         left_out: engine.kernels().left_out().map(|instance| instance.name).collect(),
@@ -76,6 +110,56 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         )?,
     }
     Ok(())
+}
+
+/// Every instance with its verdict.
+fn plan(args: &Info, [n, k, m]: [usize; 3], engine: &Engine) -> Result<()> {
+    let format = args.format.unwrap_or(match args.op {
+        PlanOp::Project => PlanFormat::Bf16,
+        PlanOp::Route => PlanFormat::Bf16x2,
+    });
+    let request = Request::new(args.op.into(), format.into(), Shape::new(n, k)?, m);
+    let request = request.row_major(args.row_major.unwrap_or(args.op == PlanOp::Route));
+    let request = if args.unaligned { request.x(2, k) } else { request };
+    let list = List::new(&request, engine.kernels().device());
+    let mut out = stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &planned(&list, engine))?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{}", device::line(engine.device()))?;
+        write!(out, "{list}")?;
+    }
+    // What nothing serves is an error, once its list has been shown.
+    hopper_proj::plan(&request, engine.kernels().device())?;
+    Ok(())
+}
+
+fn planned(list: &List, engine: &Engine) -> Planned {
+    let (request, device) = (&list.request, &list.device);
+    let instance = |candidate: &Candidate| PlannedInstance {
+        instance: candidate.kernel.name(),
+        cluster: candidate.kernel.cluster(),
+        slices: candidate.kernel.slices(),
+        chosen: candidate.chosen,
+        by: candidate.source(),
+        us: candidate.us(),
+        reason: candidate.reason().map(|reason| reason.to_string()),
+    };
+    Planned {
+        op: request.op.name(),
+        format: request.format.name(),
+        n: request.shape.n(),
+        k: request.shape.k(),
+        m: request.m,
+        x_aligned: request.x_aligned,
+        row_major: request.row_major,
+        device: engine.device().driver.to_string(),
+        multiprocessors: device.multiprocessors,
+        tb_per_second: device.stream * device.multiprocessors as f64 / 1e6,
+        l2_bytes: device.l2_bytes,
+        instances: list.candidates.iter().map(instance).collect(),
+    }
 }
 
 /// What the PTX says of itself: the comments at its top.

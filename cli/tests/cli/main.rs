@@ -4,5 +4,6 @@ mod benching;
 mod commands;
 mod common;
 mod packing;
+mod plans;
 mod routing;
 mod usage;

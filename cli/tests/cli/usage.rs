@@ -7,6 +7,12 @@ fn usage_errors_exit_with_2() {
     let cases: &[&[&str]] = &[
         &[],
         &["frobnicate"],
+        &["info", "--plan", "1,2"],
+        &["info", "--plan", "16,64,0"],
+        &["info", "--plan", "16,64,1", "--format", "fp8"],
+        &["info", "--plan", "16,64,1", "--op", "multiply"],
+        &["info", "--format", "bf16"],
+        &["info", "--row-major"],
         &["tune"],
         &["tune", "--out", "t", "--shape", "1,2"],
         &["tune", "--out", "t", "--shape", "1,2,0"],
@@ -106,6 +112,21 @@ fn an_unknown_driver_in_the_environment_is_named() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
         stderr.contains("tpu") && stderr.contains("HOPPER_PROJ_DEVICE"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_variable_that_asks_for_explanations_in_other_words_is_an_error() {
+    let output = hopper_proj(&["info"])
+        .env("HOPPER_PROJ_EXPLAIN", "yes")
+        .assert()
+        .code(1)
+        .get_output()
+        .clone();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.starts_with("error: HOPPER_PROJ_EXPLAIN is `yes`") && stderr.trim_end().lines().count() == 1,
         "{stderr}"
     );
 }

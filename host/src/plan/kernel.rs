@@ -135,12 +135,16 @@ impl fmt::Display for Kernel {
     /// The name, and the division where the name does not say it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        match self {
-            Kernel::Gemv(_) => Ok(()),
-            Kernel::Gemm(Division { cluster, slices, .. }) => {
-                write!(f, " in clusters of {cluster}, {slices} slices of K")
-            }
+        let Kernel::Gemm(Division { cluster, slices, .. }) = *self else {
+            return Ok(());
+        };
+        if cluster > 1 {
+            write!(f, ", clusters of {cluster}")?;
         }
+        if slices > 1 {
+            write!(f, ", {slices} slices of K")?;
+        }
+        Ok(())
     }
 }
 

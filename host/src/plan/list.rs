@@ -130,7 +130,7 @@ impl fmt::Display for List {
         if self.candidates.is_empty() {
             return writeln!(f, "  no tokens, so no launch");
         }
-        writeln!(f, "  {:>9}  {:<8}  instance", "us", "by")?;
+        writeln!(f, "  {:>9}  {:<8}  instance", "µs", "by")?;
         for candidate in &self.candidates {
             let mark = if candidate.chosen { '*' } else { ' ' };
             let us = candidate.us().map_or("-".to_owned(), |us| format!("{us:.2}"));
