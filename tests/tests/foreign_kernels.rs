@@ -1,12 +1,11 @@
 //! Kernels of others between a router's calls. A file of its own, as the last of them ends the device's context; on the emulator, which
 //! tells a race that need not happen.
 
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
 use hopper_proj::reference::gate;
-use hopper_proj::router::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::router::{Choices, Router, RouterConfig, Score, Tokens};
 use hopper_proj::{Error, Result};
 use hopper_proj_tests::driver::{Launch, Module};
-use hopper_proj_tests::{Device, Values};
+use hopper_proj_tests::{Device, Values, here, there};
 
 const EXPERTS: usize = 24;
 const K: usize = 256;
@@ -40,9 +39,9 @@ fn between(
     // Results of their own for each call: the router's workspace is all that they share.
     let mut calls = [0; 2].map(|_| {
         (
-            DeviceBuffer::from_slice(&vec![-9i32; m * 2]).unwrap(),
-            DeviceBuffer::from_slice(&vec![f32::NAN; m * 2]).unwrap(),
-            DeviceBuffer::from_slice(&vec![f32::NAN; m * EXPERTS]).unwrap(),
+            there(&vec![-9i32; m * 2]),
+            there(&vec![f32::NAN; m * 2]),
+            there(&vec![f32::NAN; m * EXPERTS]),
         )
     });
     let foreign = Module::load(FOREIGN).function(kernel);
@@ -64,11 +63,7 @@ fn between(
     }
     device.engine.synchronize(&device.stream)?;
     for (ids, weights, logits) in &calls {
-        let (mut got, mut shares, mut of) = (vec![0; m * 2], vec![0.0; m * 2], vec![0.0; m * EXPERTS]);
-        ids.copy_to(&mut got).unwrap();
-        weights.copy_to(&mut shares).unwrap();
-        logits.copy_to(&mut of).unwrap();
-        gate::check(&got, &shares, &of, router.gate(), None).unwrap();
+        gate::check(&here(ids), &here(weights), &here(logits), router.gate(), None).unwrap();
     }
     Ok(())
 }
@@ -77,8 +72,7 @@ fn between(
 fn a_foreign_kernel_between_calls_must_wait_or_not_overlap() {
     let (device, mut values) = (Device::emulated(), Values::fresh());
     let weights = values.fp32(EXPERTS * K);
-    let (config, options) = (RouterConfig::new(Score::Softmax, 2), RouterOptions::default());
-    let router = device.router(RouterWeights::Fp32(&weights), EXPERTS, &config, options);
+    let router = device.fp32_router(&weights, EXPERTS, &RouterConfig::new(Score::Softmax, 2));
     for m in [3, 40] {
         for (kernel, overlaps) in [("ends", false), ("waits", false), ("waits", true)] {
             between(&device, &router, &mut values, m, kernel, overlaps)
