@@ -284,6 +284,13 @@ impl<'a> Case<'a> {
         match (best, beyond) {
             (Some((kernel, _)), _) => Ok((kernel, None)),
             (None, Some(kernel)) => Err(too_large(&kernel, self.request)),
+            (None, None) if gemv::instances(self.request).is_empty() => {
+                let what = match self.request.op {
+                    Op::Project => "projection",
+                    Op::Route => "router",
+                };
+                Err(refused(self.request, format!("no {what} reads weights of this format")))
+            }
             (None, None) => Err(refused(self.request, "every compiled instance is rejected".to_owned())),
         }
     }
