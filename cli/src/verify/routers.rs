@@ -5,21 +5,9 @@ use crate::error::Result;
 use crate::inputs::Inputs;
 use crate::route;
 use hopper_proj::Engine;
-use hopper_proj::reference::{self, LOGITS_GOAL, LOGITS_TOLERANCE, gate};
+use hopper_proj::reference::{self, LOGITS_GOAL, gate};
 use hopper_proj::router::{Router, RouterOptions, RouterWeights};
 use hopper_proj::suites::RouterCase;
-
-/// Below so many logits, their norm may happen to be far smaller than what was added up, and any error large beside it.
-pub(super) const FEW_LOGITS: usize = 64;
-
-/// The relative error that so many logits may have.
-fn allowed(logits: usize) -> f64 {
-    if logits < FEW_LOGITS {
-        LOGITS_TOLERANCE
-    } else {
-        LOGITS_GOAL
-    }
-}
 
 /// The cases of one layer, which share its weights.
 pub(super) fn check(engine: &Engine, layer: &[RouterCase], inputs: &mut Inputs, report: &mut Report<'_>) -> Result<()> {
@@ -59,7 +47,7 @@ pub(super) fn check(engine: &Engine, layer: &[RouterCase], inputs: &mut Inputs, 
             device: engine.device().driver.to_string(),
             instance: results.instance,
             rel_error,
-            pass: rel_error <= allowed(case.m * shape.n()) && gate.is_ok(),
+            pass: rel_error <= LOGITS_GOAL && gate.is_ok(),
         })?;
         report.done();
     }

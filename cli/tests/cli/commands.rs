@@ -221,9 +221,7 @@ fn verify_reports_every_case_and_passes() {
         let tolerance = match op.as_str().unwrap() {
             "route" => {
                 assert!(kernel.starts_with("route_bf16x2_") && format == "f32", "{row}");
-                // Few logits may happen to be small beside what was added up.
-                let logits = row["m"].as_u64().unwrap() * row["n"].as_u64().unwrap();
-                if logits < 64 { 1e-4 } else { 5e-6 }
+                5e-6
             }
             _ => {
                 // Beyond 32 tokens, x that tensor copies cannot fetch walks through the kernels for few.
