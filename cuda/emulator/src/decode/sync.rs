@@ -16,6 +16,15 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("ret", |d, p, s| plain(d, p, s, &["uni"], Op::Exit)),
     ("exit", |d, p, s| plain(d, p, s, &[], Op::Exit)),
     ("trap", |d, p, s| plain(d, p, s, &[], Op::Trap)),
+    // There is no debugger to break into.
+    ("brkpt", |d, p, s| plain(d, p, s, &[], Op::Trap)),
+    ("pmevent", |d, p, s| {
+        p.flag("mask");
+        let [event] = d.operands(s)?;
+        d.literal(event)?;
+        d.ops.push(Op::Nop);
+        Ok(())
+    }),
     ("bar", bar),
     ("barrier", barrier),
     ("mbarrier", mbarrier),
@@ -323,7 +332,7 @@ fn redux(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     let name = parts.one_of(&["add", "min", "max", "and", "or", "xor"])?;
     let ty = parts.ty()?;
     let f = match ty {
-        Type::U32 | Type::S32 | Type::B32 => combine(name, ty),
+        Type::U32 | Type::S32 | Type::B32 => combine(name, ty, false),
         _ => None,
     };
     let [to, a, members] = d.operands(source)?;

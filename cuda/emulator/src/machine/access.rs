@@ -221,7 +221,8 @@ impl Cluster<'_> {
                 for (i, &(d, b, c)) in atomic.elements.iter().enumerate() {
                     let operand = |reg| self.warps[w].read(self.env.constants, reg)[lane];
                     let (b, c) = (operand(b), operand(c));
-                    let new = |old| (atomic.f)(old, b, c);
+                    let f = if global { &atomic.in_global } else { &atomic.in_shared };
+                    let new = |old| f(old, b, c);
                     let old = if global {
                         let at = places[lane].at + u64::from(atomic.bytes) * i as u64;
                         self.view.allocation(places[lane]).update(at, atomic.bytes, new)

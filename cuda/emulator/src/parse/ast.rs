@@ -264,5 +264,9 @@ spelled! {
         Clock = "%clock", ClockHi = "%clock_hi", Clock64 = "%clock64",
         Globaltimer = "%globaltimer", GlobaltimerLo = "%globaltimer_lo", GlobaltimerHi = "%globaltimer_hi",
         TotalSmemSize = "%total_smem_size", DynamicSmemSize = "%dynamic_smem_size", AggrSmemSize = "%aggr_smem_size",
+        ReservedSmemBegin = "%reserved_smem_offset_begin", ReservedSmemEnd = "%reserved_smem_offset_end",
+        ReservedSmemCap = "%reserved_smem_offset_cap",
+        ReservedSmem0 = "%reserved_smem_offset_0", ReservedSmem1 = "%reserved_smem_offset_1",
+        CurrentGraphExec = "%current_graph_exec",
     }
 }

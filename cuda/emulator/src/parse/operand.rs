@@ -20,6 +20,12 @@ pub(super) enum Parsed<'t> {
     Targets(usize),
 }
 
+/// Whether a name is a prefix and a number below `count`.
+fn numbered(name: &str, prefix: &str, count: u32) -> bool {
+    let number = name.strip_prefix(prefix).and_then(|digits| digits.parse::<u32>().ok());
+    number.is_some_and(|number| number < count)
+}
+
 /// Reads operands where `scopes` says what names mean and `is_global` knows the module's variables.
 pub(super) struct Operands<'a, 't> {
     pub(super) cursor: &'a mut Cursor<'t>,
@@ -80,6 +86,9 @@ impl<'t> Operands<'_, 't> {
                 None => Operand::Discard,
             },
             None if name == "WARP_SZ" => Operand::Int(WARP_SIZE),
+            // Registers of the driver and of performance monitors, of which there are none: they read as zero.
+            None if numbered(name, "%envreg", 32) => Operand::Int(0),
+            None if numbered(name, "%pm", 8) || numbered(name.trim_end_matches("_64"), "%pm", 8) => Operand::Int(0),
             None if name.starts_with('%') => Operand::Special(self.special(name, line)?),
             None if (self.is_global)(name) => self.symbol(name.to_owned())?,
             None => return Ok(Parsed::Name(name)),

@@ -130,8 +130,9 @@ pub(crate) enum Op {
 pub(crate) struct Compare {
     pub(crate) f: Lane2,
     pub(crate) d: Option<u32>,
-    /// Gets the negated comparison.
-    pub(crate) not_d: Option<u32>,
+    /// What the second destination gets; the negated comparison where absent.
+    pub(crate) second: Option<Lane2>,
+    pub(crate) second_d: Option<u32>,
     pub(crate) a: Reg,
     pub(crate) b: Reg,
     pub(crate) with: Option<(Logic, PredSource)>,
@@ -209,7 +210,9 @@ pub(crate) struct Atomic {
     pub(crate) bytes: u32,
     /// Per element: destination, operand, second operand of `cas`.
     pub(crate) elements: Box<[(Option<Reg>, Reg, Reg)]>,
-    pub(crate) f: Combine,
+    /// In global memory sums of F32 flush subnormals, in shared memory they do not.
+    pub(crate) in_global: Combine,
+    pub(crate) in_shared: Combine,
     pub(crate) order: Order,
 }
 
