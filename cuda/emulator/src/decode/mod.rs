@@ -14,6 +14,7 @@ mod layout;
 mod logic;
 mod matrices;
 mod memory;
+mod mma;
 mod moves;
 mod operand;
 mod parts;
@@ -49,6 +50,7 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     bulk::RULES,
     matrices::RULES,
     sync::RULES,
+    mma::RULES,
     wgmma::RULES,
 ];
 

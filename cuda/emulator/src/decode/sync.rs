@@ -7,7 +7,7 @@ use super::parts::Parts;
 use super::{Decoder, Result, Rule};
 use crate::parse::{Inst as Source, Operand, Type};
 use crate::program::{
-    Barrier, BarrierKind, Match, Mbarrier, MbarrierKind, Mma, Op, Reduce, Shuffle, ShuffleMode, Space, Vote, VoteKind,
+    Barrier, BarrierKind, Match, Mbarrier, MbarrierKind, Op, Reduce, Shuffle, ShuffleMode, Space, Vote, VoteKind,
 };
 
 pub(super) const RULES: &[(&str, Rule)] = &[
@@ -64,7 +64,6 @@ pub(super) const RULES: &[(&str, Rule)] = &[
         d.ops.push(Op::Yield);
         Ok(())
     }),
-    ("mma", mma),
 ];
 
 fn plain(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, optional: &[&str], op: Op) -> Result {
@@ -356,36 +355,5 @@ fn elect(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
         members: d.source(members, Type::B32)?,
     };
     d.ops.push(op);
-    Ok(())
-}
-
-/// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32`
-fn mma(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
-    for part in [
-        "sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32",
-    ] {
-        parts.one_of(&[part])?;
-    }
-    let [to, a, b, c] = d.operands(source)?;
-    let mut regs = |operand: &Operand| -> Result<Vec<u32>> {
-        d.elements(operand)
-            .into_iter()
-            .map(|element| d.source(element, Type::B32))
-            .collect()
-    };
-    let wrong = |_| "fragments of 4, 4, 2 and 4 registers are wanted";
-    let (a, b, c) = (regs(a)?, regs(b)?, regs(c)?);
-    let to: Result<Vec<u32>> = d
-        .elements(to)
-        .into_iter()
-        .map(|element| d.target(element, 32))
-        .collect();
-    let mma = Mma {
-        d: to?.try_into().map_err(wrong)?,
-        a: a.try_into().map_err(wrong)?,
-        b: b.try_into().map_err(wrong)?,
-        c: c.try_into().map_err(wrong)?,
-    };
-    d.ops.push(Op::Mma(Box::new(mma)));
     Ok(())
 }

@@ -131,6 +131,12 @@ impl Warp {
         }
     }
 
+    /// The values of some 32-bit registers, lane by lane.
+    pub(super) fn fragment<const N: usize>(&self, constants: &[Lanes], regs: &[Reg; N]) -> [[u32; N]; WARP] {
+        let values = regs.map(|reg| self.read(constants, reg));
+        std::array::from_fn(|lane| values.map(|value| value[lane] as u32))
+    }
+
     /// Sets a register in the lanes of a mask.
     #[inline]
     pub(super) fn write(&mut self, reg: Reg, mask: Mask, value: &Lanes) {

@@ -152,6 +152,11 @@ impl Format {
         (1 << (self.exponent_bits() - 1)) - 1
     }
 
+    /// The exponent of the smallest normal value.
+    pub(super) const fn least_exponent(self) -> i32 {
+        1 - self.bias()
+    }
+
     /// The bit of the sign.
     pub const fn sign_bit(self) -> u64 {
         1 << (self.fraction_bits() + self.exponent_bits())

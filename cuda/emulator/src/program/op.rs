@@ -1,6 +1,7 @@
 //! The compact instruction set.
 
 use super::{Lanes, Wgmma};
+use crate::num::Product;
 use crate::parse::Special;
 
 /// A register of the warp, or from [`super::CONSTANT`] on a constant.
@@ -299,12 +300,22 @@ pub(crate) struct Reduce {
     pub(crate) members: Reg,
 }
 
-/// `mma.sync.m16n8k16` on BF16.
-pub(crate) struct Mma {
-    pub(crate) d: [Reg; 4],
-    pub(crate) a: [Reg; 4],
-    pub(crate) b: [Reg; 2],
-    pub(crate) c: [Reg; 4],
+/// `mma.sync`
+pub(crate) enum Mma {
+    /// `m16n8k16` on BF16, which has code of its own.
+    Bf16 {
+        d: [Reg; 4],
+        a: [Reg; 4],
+        b: [Reg; 2],
+        c: [Reg; 4],
+    },
+    Any {
+        product: Product,
+        d: Box<[Reg]>,
+        a: Box<[Reg]>,
+        b: Box<[Reg]>,
+        c: Box<[Reg]>,
+    },
 }
 
 /// An operation on an mbarrier object.
