@@ -2,6 +2,7 @@
 
 mod access;
 mod alu;
+mod async_copy;
 mod barrier;
 mod bulk;
 mod clock;

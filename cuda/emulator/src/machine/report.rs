@@ -55,6 +55,7 @@ impl Cluster<'_> {
         match self.who(epoch.actor()) {
             Actor::Warp(w) => self.name_warp(w),
             Actor::Reader(w) => format!("a bulk copy of {}", self.name_warp(w)),
+            Actor::Writer(w) => format!("a `cp.async` of {}", self.name_warp(w)),
             Actor::Multiplier => "a matrix product".into(),
             Actor::Copier => "a bulk copy".into(),
         }
@@ -78,7 +79,7 @@ impl Cluster<'_> {
             Touch::Write => "writes",
             Touch::AsyncRead(_) if multiplies => "multiplies with",
             Touch::AsyncRead(_) => "copies from",
-            Touch::CopyWrite => "copies to",
+            Touch::CopyWrite | Touch::AsyncWrite(_) => "copies to",
         };
         let (kind, detail) = match objection {
             Objection::Unwritten => (
@@ -116,6 +117,10 @@ impl Cluster<'_> {
                 let (kind, remedy) = match self.who(other.actor()) {
                     Actor::Copier => (FaultKind::AsyncCopy, "wait on the copy's mbarrier first"),
                     Actor::Reader(_) => (FaultKind::AsyncCopy, "wait for the bulk group first"),
+                    Actor::Writer(_) => (
+                        FaultKind::AsyncCopy,
+                        "wait for it with `cp.async.wait_group` or an mbarrier, and let others know of that by a barrier",
+                    ),
                     Actor::Multiplier => (
                         FaultKind::AsyncMatrix,
                         "wait for it with `wgmma.wait_group`, and let whoever overwrites the bytes know of that by a barrier",

@@ -1,5 +1,6 @@
 //! A warp: registers, and lanes in groups that share an instruction pointer.
 
+use super::async_copy::AsyncCopies;
 use super::clock::Clock;
 use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
@@ -75,6 +76,8 @@ pub(super) struct Warp {
     pub(super) bulk: Vec<LaneGroups>,
     /// Bulk copies out of shared memory that it has issued.
     pub(super) copies_read: u32,
+    /// Its `cp.async`.
+    pub(super) async_copies: AsyncCopies,
     /// Matrix instructions of its warpgroup.
     pub(super) products: Products,
 }
@@ -117,6 +120,7 @@ impl Warp {
             cluster_pending: 0,
             bulk: Vec::new(),
             copies_read: 0,
+            async_copies: AsyncCopies::default(),
             products: Products::default(),
         }
     }

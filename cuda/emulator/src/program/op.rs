@@ -116,6 +116,19 @@ pub(crate) enum Op {
     Tensor(Box<Tensor>),
     /// `ldmatrix` and `stmatrix`
     Matrices(Box<Matrices>),
+    AsyncCopy(Box<AsyncCopy>),
+    /// `cp.async.commit_group`
+    AsyncCommit,
+    /// `cp.async.wait_group`; `cp.async.wait_all` where `left` is absent.
+    AsyncWait {
+        left: Option<u32>,
+    },
+    /// `cp.async.mbarrier.arrive`
+    AsyncArrive {
+        address: Address,
+        /// The arrival counts as one of those that the phase expects.
+        counted: bool,
+    },
     BulkCommit,
     BulkWait {
         left: u32,
@@ -364,6 +377,18 @@ pub(crate) struct Bulk {
     pub(crate) barrier: Option<Address>,
     /// The ranks that get a copy, as a mask.
     pub(crate) multicast: Option<Reg>,
+}
+
+/// `cp.async`: a few bytes from global to shared memory.
+pub(crate) struct AsyncCopy {
+    pub(crate) to: Address,
+    pub(crate) from: Address,
+    /// Bytes written: 4, 8 or 16.
+    pub(crate) bytes: u32,
+    /// Bytes read; those written beyond are zero.
+    pub(crate) read: Option<Reg>,
+    /// Lanes that read nothing.
+    pub(crate) ignore: Option<PredSource>,
 }
 
 /// A tensor copy.
