@@ -33,6 +33,7 @@ pub(super) fn space(parts: &mut Parts<'_>) -> Space {
         ("shared::cluster", Space::Cluster),
         ("param", Space::Param),
         ("param::entry", Space::Param),
+        ("param::func", Space::Param),
         ("local", Space::Local),
     ];
     let found = SPACES.iter().find(|(name, _)| parts.flag(name));
@@ -94,7 +95,8 @@ pub(super) fn without_policy<'s>(d: &mut Decoder<'_>, source: &'s Source, policy
 fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: bool) -> Result {
     let order = order(parts, Order::default());
     let constant = parts.left_with("const");
-    let space = space(parts);
+    let of_kernel = parts.left_with("param::entry");
+    let mut space = space(parts);
     if constant && !load {
         return Err("constant memory cannot be written".into());
     }
@@ -109,8 +111,9 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
     if matches!(ty, Type::Pred | Type::B128) || ty.bytes() * count as u32 > 32 {
         return Err(no_type(ty));
     }
-    if space == Space::Param && !load {
-        return Err("parameters cannot be written".into());
+    // A function's own parameters are in its local memory.
+    if space == Space::Param && d.in_function && !of_kernel {
+        space = Space::Local;
     }
     let (value, address) = match (without_policy(d, source, policy)?, load) {
         ([value, address], true) | ([address, value], false) => (value, address),
@@ -135,8 +138,12 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
             (element, false) => Some(d.wide_source(element, ty)?),
         });
     }
+    let address = d.address(address, space)?;
+    if address.space == Space::Param && !load {
+        return Err("parameters cannot be written".into());
+    }
     let access = Access {
-        address: d.address(address, space)?,
+        address,
         bytes: ty.bytes(),
         sign_to,
         regs: regs.into(),

@@ -13,7 +13,6 @@ use crate::program::{
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("bra", bra),
     ("brx", brx),
-    ("ret", |d, p, s| plain(d, p, s, &["uni"], Op::Exit)),
     ("exit", |d, p, s| plain(d, p, s, &[], Op::Exit)),
     ("trap", |d, p, s| plain(d, p, s, &[], Op::Trap)),
     // There is no debugger to break into.

@@ -86,7 +86,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             value[lane] = get(&self.warps[w].local, at + access.bytes as usize * i, access.bytes);
                         }
@@ -161,7 +161,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter().enumerate() {
                             let at = at + access.bytes as usize * i;
                             put(&mut self.warps[w].local, at, access.bytes, value[lane]);
@@ -280,10 +280,11 @@ impl Cluster<'_> {
         trouble(FaultKind::OutOfBounds, lane, detail)
     }
 
-    fn local_at(&self, lane: usize, address: u64, bytes: u64) -> Result<usize> {
-        let size = self.env.program.local_bytes as usize;
+    fn local_at(&self, w: usize, lane: usize, address: u64, bytes: u64) -> Result<usize> {
+        let warp = &self.warps[w];
+        let size = warp.frames.get(warp.group().frame).top as usize;
         let at = inside(address, bytes, size).ok_or_else(|| outside(lane, "local", address, bytes, size))?;
-        Ok(lane * size + at)
+        Ok(lane * warp.local_size + at)
     }
 
     /// The rank and offset that a shared address means, for an access of so many bytes.

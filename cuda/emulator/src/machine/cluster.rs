@@ -288,6 +288,9 @@ impl<'a> Cluster<'a> {
                 self.warps[w].branch(exec, *target);
                 return Ok(Next::Moved);
             }
+            Op::Call(call) => return self.call(w, call, exec),
+            Op::Return => return Ok(self.ret(w, exec)),
+            Op::FrameAddress { d, offset } => self.frame_address(w, *d, *offset, exec),
             Op::BranchIndexed(index, targets) => return self.branch_indexed(w, *index, targets, exec),
             Op::Exit => return self.exit(w, exec),
             Op::Trap => {

@@ -46,12 +46,40 @@ impl<'t> Operands<'_, 't> {
             Kind::Punct('(') => {
                 return self
                     .cursor
-                    .unexpected("an operand: calls and computed constants are not supported");
+                    .unexpected("an operand: computed constants are not supported");
             }
             Kind::Word(name) => return self.named(name),
             _ => self.constant()?,
         };
         Ok(Parsed::Operand(operand))
+    }
+
+    /// `(a, b, …)` of a call.
+    pub(super) fn list(&mut self) -> Result<Operand, ParseError> {
+        self.cursor.expect('(')?;
+        let mut list = Vec::new();
+        if !self.cursor.accept(')')? {
+            loop {
+                let line = self.cursor.peek().line;
+                match self.operand()? {
+                    Parsed::Operand(
+                        operand @ (Operand::Reg(_)
+                        | Operand::Int(_)
+                        | Operand::F32(_)
+                        | Operand::F64(_)
+                        | Operand::Special(_)
+                        | Operand::Symbol { .. }
+                        | Operand::Discard),
+                    ) => list.push(operand),
+                    _ => return fail(line, "calls pass registers, constants and `.param` variables"),
+                }
+                if !self.cursor.accept(',')? {
+                    self.cursor.expect(')')?;
+                    break;
+                }
+            }
+        }
+        Ok(Operand::List(list))
     }
 
     /// A number, perhaps negated.
@@ -81,6 +109,7 @@ impl<'t> Operands<'_, 't> {
             Some(Meaning::Variable(unique)) => self.symbol(unique)?,
             Some(Meaning::Label(target)) => Operand::Label(target),
             Some(Meaning::Targets(list)) => return Ok(Parsed::Targets(list)),
+            Some(Meaning::Callees) => return fail(line, format!("{name} says what is called, and is no operand")),
             None if name == "_" => match self.second_destination()? {
                 Some(second) => Operand::Pair(None, second),
                 None => Operand::Discard,

@@ -59,6 +59,15 @@ pub(crate) enum Op {
     Jump(u32),
     Branch(u32),
     BranchIndexed(Reg, Box<[u32]>),
+    /// Calls a function.
+    Call(Box<Call>),
+    /// Returns from one.
+    Return,
+    /// The address, in local memory, of a place in the function's own part of it.
+    FrameAddress {
+        d: Reg,
+        offset: u64,
+    },
     Exit,
     Trap,
     Nop,
@@ -139,6 +148,44 @@ pub(crate) enum Op {
     GridWait,
     /// `griddepcontrol.launch_dependents`
     GridTrigger,
+}
+
+pub(crate) struct Call {
+    pub(crate) target: Callee,
+    pub(crate) args: Box<[Passed]>,
+    pub(crate) returns: Box<[Passed]>,
+}
+
+pub(crate) enum Callee {
+    /// The index of a function among the program's.
+    Function(u32),
+    /// A function's address.
+    Address(Reg),
+}
+
+/// Where a value of a call is, on the side of the caller or of the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// A register, or where values are only read a constant.
+    Register { reg: Reg, bytes: u32 },
+    /// Local memory, counted from the frame's start.
+    Memory { at: u32, bytes: u32 },
+    /// A result that is not wanted.
+    Nothing,
+}
+
+impl Passed {
+    /// Whether a value goes from one place to the other.
+    pub(crate) fn fits(self, other: Passed) -> bool {
+        let bytes = |passed| match passed {
+            Passed::Register { bytes, .. } | Passed::Memory { bytes, .. } => Some(bytes),
+            Passed::Nothing => None,
+        };
+        match (bytes(self), bytes(other)) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+    }
 }
 
 pub(crate) struct Compare {
