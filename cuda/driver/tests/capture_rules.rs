@@ -7,23 +7,6 @@ use common::*;
 use hopper_cuda_driver::ffi::{stream_capture_mode as mode, stream_capture_status as capturing, *};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// Streams that do not wait for the default stream, so that tests can use it while they capture.
-fn stream() -> CUstream {
-    handle!(cuStreamCreate(1))
-}
-
-fn begin(stream: CUstream) {
-    ok!(cuStreamBeginCapture_v2(stream, mode::THREAD_LOCAL));
-}
-
-/// Ends a capture that must have failed with this code.
-fn end_failed(stream: CUstream, expected: u32) {
-    let mut graph = without_provenance_mut(1);
-    assert_eq!(code!(cuStreamEndCapture(stream, &mut graph)), expected);
-    assert!(graph.is_null());
-    assert_eq!(status(stream), capturing::NONE);
-}
-
 #[test]
 fn a_capture_ends_where_and_how_it_must() {
     let _context = Context::new();

@@ -10,31 +10,8 @@ use hopper_cuda_driver::ffi::{
 };
 use std::ptr::{null_mut, without_provenance_mut};
 
-const CHAIN: &str = include_str!("ptx/chain.ptx");
 const FAULTS: &str = include_str!("ptx/faults.ptx");
 const TENSOR: &str = include_str!("ptx/tensor.ptx");
-
-/// Streams that do not wait for the default stream, so that tests can use it while they capture.
-fn stream() -> CUstream {
-    handle!(cuStreamCreate(1))
-}
-
-fn begin(stream: CUstream) {
-    ok!(cuStreamBeginCapture_v2(stream, mode::THREAD_LOCAL));
-}
-
-/// Ends a capture that must have failed with this code.
-fn end_failed(stream: CUstream, expected: u32) {
-    let mut graph = without_provenance_mut(1);
-    assert_eq!(code!(cuStreamEndCapture(stream, &mut graph)), expected);
-    assert!(graph.is_null());
-    assert_eq!(status(stream), capturing::NONE);
-}
-
-unsafe extern "C" fn increment(number: *mut c_void) {
-    // SAFETY: the tests pass a number.
-    unsafe { *number.cast::<u32>() += 1 };
-}
 
 #[test]
 fn captured_work_is_done_when_the_graph_is_launched() {

@@ -69,7 +69,7 @@ use Library::{Broken, Foreign, Ours};
 
 struct Case {
     name: &'static str,
-    library: Library,
+    from: Library,
     variables: &'static [(&'static str, &'static str)],
     /// Steps, and how the line that each prints begins.
     steps: &'static [(&'static str, &'static str)],
@@ -78,7 +78,7 @@ struct Case {
 const CASES: &[Case] = &[
     Case {
         name: "auto takes a driver that has a device",
-        library: Foreign,
+        from: Foreign,
         variables: &[],
         steps: &[
             ("version", "0 4321"),
@@ -89,25 +89,25 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "codes that cust lacks reach only callers of newer functions",
-        library: Foreign,
+        from: Foreign,
         variables: &[],
         steps: &[("synchronize", "999"), ("launch-ex", "912")],
     },
     Case {
         name: "tensor maps are made by the driver in use",
-        library: Foreign,
+        from: Foreign,
         variables: &[],
         steps: &[("tensor-map", "0 12345678912 0 3")],
     },
     Case {
         name: "a function that the driver lacks is not found",
-        library: Foreign,
+        from: Foreign,
         variables: &[],
         steps: &[("stream", "500"), ("stream", "500")],
     },
     Case {
         name: "the variable chooses the emulated driver",
-        library: Foreign,
+        from: Foreign,
         variables: &[("HOPPER_PROJ_DEVICE", "emulated")],
         steps: &[
             ("version", "0 13000"),
@@ -119,13 +119,13 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a call wins over the variable",
-        library: Foreign,
+        from: Foreign,
         variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
         steps: &[("select:emulated", "emulated"), ("version", "0 13000")],
     },
     Case {
         name: "the first use decides",
-        library: Foreign,
+        from: Foreign,
         variables: &[],
         steps: &[
             ("init", "0"),
@@ -138,7 +138,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a driver without a device is passed over",
-        library: Foreign,
+        from: Foreign,
         variables: &[("FAKE_DEVICES", "0")],
         steps: &[
             (
@@ -150,7 +150,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a driver that does not start is passed over",
-        library: Foreign,
+        from: Foreign,
         variables: &[("FAKE_INIT", "803")],
         steps: &[
             (
@@ -164,7 +164,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "where NVIDIA's driver alone will do, calls fail and say why",
-        library: Broken,
+        from: Broken,
         variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
         steps: &[
             ("init", "100"),
@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a word that names no driver is refused",
-        library: Foreign,
+        from: Foreign,
         variables: &[("HOPPER_PROJ_DEVICE", "gpu")],
         steps: &[
             ("init", "1"),
@@ -192,7 +192,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "this driver does not take itself for NVIDIA's",
-        library: Ours,
+        from: Ours,
         variables: &[],
         steps: &[
             (
@@ -277,7 +277,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for case in CASES {
         let (_, name) = libraries
             .iter()
-            .find(|(library, _)| *library == case.library)
+            .find(|(library, _)| *library == case.from)
             .ok_or("a library")?;
         check(case, &folder.path().join(name)).map_err(|error| format!("{}: {error}", case.name))?;
         println!("{} ... ok", case.name);

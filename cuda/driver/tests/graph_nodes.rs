@@ -7,52 +7,6 @@ use common::*;
 use hopper_cuda_driver::ffi::{graph_node_type as kind, *};
 use std::ptr::{null, null_mut};
 
-const CHAIN: &str = include_str!("ptx/chain.ptx");
-
-/// What a node launches: one thread of a kernel of one parameter.
-fn launch_of(function: CUfunction, parameters: &mut [*mut c_void]) -> CUDA_KERNEL_NODE_PARAMS_v1 {
-    CUDA_KERNEL_NODE_PARAMS_v1 {
-        func: function,
-        gridDimX: 1,
-        gridDimY: 1,
-        gridDimZ: 1,
-        blockDimX: 1,
-        blockDimY: 1,
-        blockDimZ: 1,
-        sharedMemBytes: 0,
-        kernelParams: parameters.as_mut_ptr(),
-        extra: null_mut(),
-    }
-}
-
-/// Calls with the parameters of a launch on this buffer.
-fn with_launch<T>(
-    function: CUfunction,
-    buffer: CUdeviceptr,
-    call: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> T,
-) -> T {
-    let mut pointers = [parameter(&buffer).cast_mut()];
-    call(&launch_of(function, &mut pointers))
-}
-
-fn add_kernel(graph: CUgraph, before: &[CUgraphNode], function: CUfunction, buffer: CUdeviceptr) -> CUgraphNode {
-    with_launch(function, buffer, |launch| {
-        handle!(cuGraphAddKernelNode(graph, before.as_ptr(), before.len(), launch))
-    })
-}
-
-/// What a graph leaves in a buffer.
-fn run(exec: CUgraphExec, buffer: CUdeviceptr) -> u32 {
-    ok!(cuGraphLaunch(exec, null_mut()));
-    ok!(cuCtxSynchronize());
-    download::<u32>(buffer, 1)[0]
-}
-
-unsafe extern "C" fn increment(number: *mut c_void) {
-    // SAFETY: the tests pass a number.
-    unsafe { *number.cast::<u32>() += 1 };
-}
-
 #[test]
 fn kernel_nodes_are_asked_and_changed() {
     let _context = Context::new();

@@ -8,40 +8,6 @@ use hopper_cuda_driver::ffi::{graph_exec_update_result as update, graph_node_typ
 use std::ffi::CString;
 use std::ptr::{null, null_mut, without_provenance_mut};
 
-const CHAIN: &str = include_str!("ptx/chain.ptx");
-
-/// What a node launches: one thread of a kernel of one parameter.
-fn launch_of(function: CUfunction, parameters: &mut [*mut c_void]) -> CUDA_KERNEL_NODE_PARAMS_v1 {
-    CUDA_KERNEL_NODE_PARAMS_v1 {
-        func: function,
-        gridDimX: 1,
-        gridDimY: 1,
-        gridDimZ: 1,
-        blockDimX: 1,
-        blockDimY: 1,
-        blockDimZ: 1,
-        sharedMemBytes: 0,
-        kernelParams: parameters.as_mut_ptr(),
-        extra: null_mut(),
-    }
-}
-
-/// Calls with the parameters of a launch on this buffer.
-fn with_launch<T>(
-    function: CUfunction,
-    buffer: CUdeviceptr,
-    call: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> T,
-) -> T {
-    let mut pointers = [parameter(&buffer).cast_mut()];
-    call(&launch_of(function, &mut pointers))
-}
-
-fn add_kernel(graph: CUgraph, before: &[CUgraphNode], function: CUfunction, buffer: CUdeviceptr) -> CUgraphNode {
-    with_launch(function, buffer, |launch| {
-        handle!(cuGraphAddKernelNode(graph, before.as_ptr(), before.len(), launch))
-    })
-}
-
 fn fill_of(buffer: CUdeviceptr, value: u32) -> CUDA_MEMSET_NODE_PARAMS {
     CUDA_MEMSET_NODE_PARAMS {
         dst: buffer,
@@ -66,13 +32,6 @@ fn add_fill(graph: CUgraph, before: &[CUgraphNode], buffer: CUdeviceptr, value: 
 
 fn connect(graph: CUgraph, from: CUgraphNode, to: CUgraphNode) -> u32 {
     code!(cuGraphAddDependencies(graph, &from, &to, 1))
-}
-
-/// What a graph leaves in a buffer.
-fn run(exec: CUgraphExec, buffer: CUdeviceptr) -> u32 {
-    ok!(cuGraphLaunch(exec, null_mut()));
-    ok!(cuCtxSynchronize());
-    download::<u32>(buffer, 1)[0]
 }
 
 #[test]

@@ -9,7 +9,6 @@ use hopper_cuda_driver::ffi::{function_attribute as attribute, *};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 const ADD: &str = include_str!("ptx/add.ptx");
-const CHAIN: &str = include_str!("ptx/chain.ptx");
 
 /// Operands of `add` for `n` elements: the first is `i`, the second `2 i`.
 struct Operands {

@@ -7,8 +7,6 @@ use common::*;
 use hopper_cuda_driver::emulated;
 use hopper_cuda_driver::ffi::*;
 
-const CHAIN: &str = include_str!("ptx/chain.ptx");
-
 #[test]
 fn a_thousand_launches_are_replayed_with_the_same_bits() {
     let _context = Context::new();

@@ -6,7 +6,10 @@
 use hopper_cuda_driver::ffi::*;
 use hopper_cuda_driver::{Choice, Selected, select};
 use std::ffi::CString;
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+/// Kernels that are launched one after the other.
+pub const CHAIN: &str = include_str!("../ptx/chain.ptx");
 
 pub const SUCCESS: u32 = 0;
 pub const INVALID_VALUE: u32 = 1;
@@ -111,7 +114,7 @@ pub fn load(ptx: &str) -> CUmodule {
     let mut module = null_mut();
     let mut log = [0_u8; 512];
     let mut options = [jit_option::ERROR_LOG_BUFFER, jit_option::ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
+    let mut values = [log.as_mut_ptr().cast(), without_provenance_mut(log.len())];
     let loaded = code!(cuModuleLoadDataEx(
         &mut module,
         text.as_ptr().cast(),
@@ -193,7 +196,7 @@ pub fn launch_on(stream: CUstream, attributes: &[CUlaunchAttribute], function: C
 
 /// Captures what is queued on a stream, minding nothing but the calling thread.
 pub fn capture(stream: CUstream, queue: impl FnOnce()) -> CUgraph {
-    ok!(cuStreamBeginCapture_v2(stream, stream_capture_mode::THREAD_LOCAL));
+    begin(stream);
     queue();
     let mut graph = null_mut();
     ok!(cuStreamEndCapture(stream, &mut graph));
@@ -256,4 +259,68 @@ pub fn edges(graph: CUgraph) -> Vec<(usize, usize, u8)> {
     (0..count)
         .map(|at| (place(from[at]), place(to[at]), data[at].r#type))
         .collect()
+}
+
+/// Streams that do not wait for the default stream, so that tests can use it while they capture.
+pub fn stream() -> CUstream {
+    handle!(cuStreamCreate(1))
+}
+
+/// Begins a capture that minds nothing but the calling thread.
+pub fn begin(stream: CUstream) {
+    ok!(cuStreamBeginCapture_v2(stream, stream_capture_mode::THREAD_LOCAL));
+}
+
+/// Ends a capture that must have failed with this code.
+pub fn end_failed(stream: CUstream, expected: u32) {
+    let mut graph = without_provenance_mut(1);
+    assert_eq!(code!(cuStreamEndCapture(stream, &mut graph)), expected);
+    assert!(graph.is_null());
+    assert_eq!(status(stream), stream_capture_status::NONE);
+}
+
+/// What a node launches: one thread of a kernel of one parameter.
+pub fn launch_of(function: CUfunction, parameters: &mut [*mut c_void]) -> CUDA_KERNEL_NODE_PARAMS_v1 {
+    CUDA_KERNEL_NODE_PARAMS_v1 {
+        func: function,
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        kernelParams: parameters.as_mut_ptr(),
+        extra: null_mut(),
+    }
+}
+
+/// Calls with the parameters of a launch on this buffer.
+pub fn with_launch<T>(
+    function: CUfunction,
+    buffer: CUdeviceptr,
+    call: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> T,
+) -> T {
+    let mut pointers = [parameter(&buffer).cast_mut()];
+    call(&launch_of(function, &mut pointers))
+}
+
+/// Adds a node that launches one thread of a kernel on this buffer.
+pub fn add_kernel(graph: CUgraph, before: &[CUgraphNode], function: CUfunction, buffer: CUdeviceptr) -> CUgraphNode {
+    with_launch(function, buffer, |launch| {
+        handle!(cuGraphAddKernelNode(graph, before.as_ptr(), before.len(), launch))
+    })
+}
+
+/// What a graph leaves in a buffer.
+pub fn run(exec: CUgraphExec, buffer: CUdeviceptr) -> u32 {
+    ok!(cuGraphLaunch(exec, null_mut()));
+    ok!(cuCtxSynchronize());
+    download::<u32>(buffer, 1)[0]
+}
+
+/// A host function that counts its calls.
+pub unsafe extern "C" fn increment(number: *mut c_void) {
+    // SAFETY: the tests pass a number.
+    unsafe { *number.cast::<u32>() += 1 };
 }
