@@ -98,22 +98,22 @@ impl Module {
         let entries = (ast.entries.iter().zip(&programs))
             .map(|(entry, program)| EntryInfo::of(entry, program))
             .collect();
-        let functions: HashMap<&str, u32> =
-            (ast.functions.iter().zip(0..)).map(|(function, number)| (function.name.as_str(), number)).collect();
+        let functions: HashMap<&str, u32> = (ast.functions.iter().zip(0..))
+            .map(|(function, number)| (function.name.as_str(), number))
+            .collect();
         let variables: Vec<Var> = (ast.globals.into_iter())
             .filter(|var| matches!(var.space, Space::Global | Space::Const))
             .collect();
-        let numbers: HashMap<&str, usize> =
-            (variables.iter().enumerate()).map(|(number, var)| (var.name.as_str(), number)).collect();
+        let numbers: HashMap<&str, usize> = (variables.iter().enumerate())
+            .map(|(number, var)| (var.name.as_str(), number))
+            .collect();
         let mut pointers = Vec::new();
         for (variable, var) in variables.iter().enumerate() {
             for pointer in &var.pointers {
                 let name = pointer.name.as_str();
                 let target = match (numbers.get(name), functions.get(name)) {
                     (Some(&number), _) => Target::Variable(number),
-                    (None, Some(&number)) => {
-                        Target::Address(FUNCTION_WINDOW + u64::from(number) * FUNCTION_STRIDE)
-                    }
+                    (None, Some(&number)) => Target::Address(FUNCTION_WINDOW + u64::from(number) * FUNCTION_STRIDE),
                     (None, None) => {
                         return Err(PtxError {
                             line: pointer.line,

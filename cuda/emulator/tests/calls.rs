@@ -13,7 +13,9 @@ fn leaves(text: &str, run: &Run<'_>, expected: &[u32]) {
         let out = memory.allocate(4 * expected.len() as u64).unwrap();
         let mut run = run.clone();
         run.seed = seed;
-        run.u64(out).on(&module, &memory).unwrap_or_else(|error| panic!("{error}"));
+        run.u64(out)
+            .on(&module, &memory)
+            .unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(read_u32(&memory, out, expected.len()), expected, "seed {seed:?}");
     }
 }
@@ -127,11 +129,15 @@ fn guards_call_and_return_for_some_lanes() {
          .func leave(.reg .u32 a) { .reg .pred %p; setp.gt.u32 %p, a, 20; @%p exit; }",
         "mov.u32 %r2, 99; setp.ne.u32 %p1, %r1, 3; @%p1 call (%r2), clamp, (%r1); call leave, (%r1);",
     );
-    leaves(&text, &Run::new("k"), &each(|i| match i {
-        3 => 99,
-        21.. => 0,
-        _ => i.min(10),
-    }));
+    leaves(
+        &text,
+        &Run::new("k"),
+        &each(|i| match i {
+            3 => 99,
+            21.. => 0,
+            _ => i.min(10),
+        }),
+    );
 }
 
 #[test]
@@ -143,7 +149,11 @@ fn what_goes_wrong_in_calls_is_told() {
     refuse(THREE, "call (%r2), plus, (%r1, %r1);", "takes 1 values");
     refuse(THREE, "call (%r2), plus, (%d1);", "has 4 bytes");
     refuse(THREE, "call (%r2), nobody, (%r1);", "names a declared function");
-    refuse(".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);", "call (%r2), vprintf, (%d1, %d1);", "not linked");
+    refuse(
+        ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);",
+        "call (%r2), vprintf, (%d1, %d1);",
+        "not linked",
+    );
     refuse(THREE, "call (%r2), plus, (out);", "no `.param` variable");
     refuse(THREE, "call (%r2), %d1, (5);", "by name");
     let fault = |functions: &str, body: &str| {
@@ -155,12 +165,18 @@ fn what_goes_wrong_in_calls_is_told() {
         }
     };
     let endless = fault(".func f(.reg .u32 a) { call f, (a); }", "call f, (%r1);");
-    assert!(endless.kind == FaultKind::OutOfBounds && endless.to_string().contains("stack"), "{endless}");
+    assert!(
+        endless.kind == FaultKind::OutOfBounds && endless.to_string().contains("stack"),
+        "{endless}"
+    );
     let wild = fault(THREE, "mov.u64 %d2, 4096; call (%r2), %d2, (%r1);");
     assert!(wild.to_string().contains("not the address of a function"), "{wild}");
     let other = fault(THREE, "mov.u64 %d2, plus; call (%r2), %d2, (%d1);");
     assert!(other.to_string().contains("other values"), "{other}");
-    let trap = fault(".extern .func __assertfail(.param .b64 a) .noreturn;", "call __assertfail, (%d1);");
+    let trap = fault(
+        ".extern .func __assertfail(.param .b64 a) .noreturn;",
+        "call __assertfail, (%d1);",
+    );
     assert_eq!(trap.kind, FaultKind::Trap);
     let beyond = fault(
         ".func f() { .reg .b64 %d; .local .b32 v; mov.u64 %d, v; st.local.u32 [%d+16], 1; }",

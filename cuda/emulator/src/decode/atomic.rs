@@ -53,7 +53,10 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
         return Err(format!("there is no `.{name}` on {many}.{ty}"));
     }
     let combines = |flush| combine(name, ty, flush).ok_or_else(|| no_type(ty));
-    if constant || matches!(space, Space::Param | Space::Local) || count > 1 && !matches!(space, Space::Global | Space::Generic) {
+    if constant
+        || matches!(space, Space::Param | Space::Local)
+        || count > 1 && !matches!(space, Space::Global | Space::Generic)
+    {
         return Err("atomics are for global and shared memory, vectors for global memory".into());
     }
     let mut operands = without_policy(d, source, policy)?.iter();
@@ -130,8 +133,12 @@ pub(super) fn combine(name: &str, ty: Type, flush: bool) -> Option<Combine> {
             };
             Box::new(move |a, b| num::add(format, a, b, mode))
         }
-        "min" if !matches!(format, Format::F32 | Format::F64) => Box::new(move |a, b| num::select(format, a, b, selection(false))),
-        "max" if !matches!(format, Format::F32 | Format::F64) => Box::new(move |a, b| num::select(format, a, b, selection(true))),
+        "min" if !matches!(format, Format::F32 | Format::F64) => {
+            Box::new(move |a, b| num::select(format, a, b, selection(false)))
+        }
+        "max" if !matches!(format, Format::F32 | Format::F64) => {
+            Box::new(move |a, b| num::select(format, a, b, selection(true)))
+        }
         _ => return None,
     };
     Some(if packed {

@@ -42,8 +42,9 @@ pub(super) fn units<'a>(
     if module.functions.is_empty() {
         return Ok(units);
     }
-    let numbers: HashMap<&str, usize> =
-        (module.functions.iter().enumerate()).map(|(i, function)| (function.name.as_str(), i)).collect();
+    let numbers: HashMap<&str, usize> = (module.functions.iter().enumerate())
+        .map(|(i, function)| (function.name.as_str(), i))
+        .collect();
     let mut seen = vec![false; module.functions.len()];
     let mut next = 0;
     while let Some(unit) = units.get(next) {
@@ -57,7 +58,11 @@ pub(super) fn units<'a>(
         }
         for number in called {
             let function = &module.functions[number];
-            let Some(body) = function.body.as_deref().filter(|_| !std::mem::replace(&mut seen[number], true)) else {
+            let Some(body) = function
+                .body
+                .as_deref()
+                .filter(|_| !std::mem::replace(&mut seen[number], true))
+            else {
                 continue;
             };
             *budget = budget.checked_sub(body.len() + 1).ok_or_else(|| PtxError {
@@ -99,7 +104,9 @@ fn call(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
                     d.ops.push(Op::Trap);
                     return Ok(());
                 }
-                return Err(format!("`{name}` is no function defined in this module, and modules are not linked"));
+                return Err(format!(
+                    "`{name}` is no function defined in this module, and modules are not linked"
+                ));
             };
             formals = d.units[index + 1].function.map(|(_, function)| function);
             Callee::Function(index as u32)
@@ -137,7 +144,10 @@ fn call(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let results: Result<Vec<Passed>> = returns.iter().map(|result| d.passed(result)).collect();
     let results = results?;
     if let Some(function) = formals {
-        let pairs = passed.iter().zip(&function.params).chain(results.iter().zip(&function.returns));
+        let pairs = passed
+            .iter()
+            .zip(&function.params)
+            .chain(results.iter().zip(&function.returns));
         for (passed, formal) in pairs {
             let bytes = size_of(function, formal);
             if !passed.fits(Passed::Memory { at: 0, bytes }) {

@@ -53,7 +53,9 @@ fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     if packs {
         if integral.is_some() || mode.saturate || rounding.is_none() || small && !mode.finite {
             let wanted = if small { "`.rn.satfinite`" } else { "`.rn` or `.rz`" };
-            return Err(format!("a conversion from .{from} to .{to} takes {wanted}, and `.relu`"));
+            return Err(format!(
+                "a conversion from .{from} to .{to} takes {wanted}, and `.relu`"
+            ));
         }
         return pairs(d, source, to, from, mode);
     }
@@ -70,6 +72,7 @@ fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         }
         (_, Some(a), _, Some(b)) if a == b && rounding.is_some() => return refuse("rounding but `.rni` and its like"),
         (_, Some(a), _, Some(b)) if a != b && integral.is_some() => return refuse("integer rounding"),
+        (_, Some(_), Some(_), _) if integral.is_some() => return refuse("integer rounding"),
         (_, Some(_), ..) if integral.is_none() && !exact && rounding.is_none() => {
             return Err("a rounding such as `.rn` is missing".into());
         }

@@ -108,7 +108,11 @@ pub(super) fn fused(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source,
 }
 
 pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type) -> Result {
-    let approximate = if ty == Type::F32 { parts.any(&["approx", "full"]) } else { None };
+    let approximate = if ty == Type::F32 {
+        parts.any(&["approx", "full"])
+    } else {
+        None
+    };
     let f = match ty {
         Type::F32 if approximate == Some("approx") => {
             let flush = parts.flag("ftz");

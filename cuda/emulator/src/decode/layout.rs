@@ -72,9 +72,15 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
     let (first, first_block) = (program.code.len(), program.post.len());
     let post = graph.post_dominators();
     let blocks_here = 0..starts.len() as u32;
-    let post = if post.is_empty() { blocks_here.map(|block| (block, block + 1)).collect() } else { post };
+    let post = if post.is_empty() {
+        blocks_here.map(|block| (block, block + 1)).collect()
+    } else {
+        post
+    };
     let offset = 2 * first_block as u32;
-    program.post.extend(post.into_iter().map(|(at, end)| (at + offset, end + offset)));
+    program
+        .post
+        .extend(post.into_iter().map(|(at, end)| (at + offset, end + offset)));
 
     let mut blocks: Vec<Vec<Lowered>> = Vec::with_capacity(starts.len());
     let mut rest = lowered.into_iter();
@@ -115,7 +121,9 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
                 names_matrix_registers: false,
             });
         }
-        program.block_of.resize(program.code.len(), (first_block + block) as u32);
+        program
+            .block_of
+            .resize(program.code.len(), (first_block + block) as u32);
     }
     let place = |target: u32| new_start[block_at[target as usize]];
     for inst in &mut program.code[first..] {

@@ -12,14 +12,21 @@ const fn integer(bits: u32, signed: bool) -> Element {
     Element::Integer(Int { bits, signed })
 }
 
-/// The types of A and B, and the shapes that each has: rows of A, columns of A.
-const ELEMENTS: &[(&str, Element, &[(usize, usize)])] = &[
+/// Rows and columns of A.
+type Shape = (usize, usize);
+
+/// The types of A and B, and the shapes that each has.
+const ELEMENTS: &[(&str, Element, &[Shape])] = &[
     ("f16", Element::Float(Format::F16), &[(16, 8), (16, 16)]),
     ("bf16", Element::Float(Format::Bf16), &[(16, 8), (16, 16)]),
     ("tf32", Element::Float(Format::Tf32), &[(16, 4), (16, 8)]),
     ("e4m3", Element::Float(Format::E4m3), &[(16, 16), (16, 32)]),
     ("e5m2", Element::Float(Format::E5m2), &[(16, 16), (16, 32)]),
-    ("f64", Element::Float(Format::F64), &[(8, 4), (16, 4), (16, 8), (16, 16)]),
+    (
+        "f64",
+        Element::Float(Format::F64),
+        &[(8, 4), (16, 4), (16, 8), (16, 16)],
+    ),
     ("s8", integer(8, true), &[(8, 16), (16, 16), (16, 32)]),
     ("u8", integer(8, false), &[(8, 16), (16, 16), (16, 32)]),
     ("s4", integer(4, true), &[(8, 32), (16, 32), (16, 64)]),
@@ -51,7 +58,7 @@ fn mma(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     };
     let (&(a_name, a, shapes), &(b_name, b, _)) = (element()?, element()?);
     let c_name = parts.one_of(SUMS)?;
-    let shape_name = |&(rows, depth): &(usize, usize)| format!("m{rows}n8k{depth}");
+    let shape_name = |&(rows, depth): &Shape| format!("m{rows}n8k{depth}");
     let shape = shapes.iter().find(|shape| parts.flag(&shape_name(shape)));
     let &(rows, depth) = shape.ok_or_else(|| {
         let known: Vec<String> = shapes.iter().map(shape_name).collect();
@@ -99,13 +106,15 @@ fn mma(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
             c: c_regs[..].try_into().ok()?,
         })
     };
-    let op = fixed().filter(|_| a == bf16 && depth == 16).unwrap_or_else(|| Mma::Any {
-        product,
-        d: d_regs.clone().into(),
-        a: a_regs.clone().into(),
-        b: b_regs.clone().into(),
-        c: c_regs.clone().into(),
-    });
+    let op = fixed()
+        .filter(|_| a == bf16 && depth == 16)
+        .unwrap_or_else(|| Mma::Any {
+            product,
+            d: d_regs.clone().into(),
+            a: a_regs.clone().into(),
+            b: b_regs.clone().into(),
+            c: c_regs.clone().into(),
+        });
     d.ops.push(Op::Mma(Box::new(op)));
     Ok(())
 }

@@ -61,6 +61,22 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     wgmma::RULES,
 ];
 
+/// Instructions that are known and left out, and why.
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["tex", "tld4", "txq", "istypep"], "textures are not supported"),
+    (&["suld", "sust", "sured", "suq"], "surfaces are not supported"),
+    (
+        &["wmma"],
+        "`wmma` leaves the layout of its fragments open and is not supported; `mma.sync` is",
+    ),
+    (&["multimem"], "memory of several devices is not supported"),
+    (
+        &["alloca", "stacksave", "stackrestore"],
+        "`.local` variables are the only local memory",
+    ),
+    (&["tcgen05"], "Hopper has no such instruction"),
+];
+
 /// Most registers of one kernel and its functions; every warp has room for all of them.
 const MAX_REGISTERS: usize = 1 << 16;
 
@@ -92,11 +108,7 @@ const ALWAYS: PredSource = PredSource { index: 0, flip: FULL };
 
 /// Decodes a kernel and the functions that it may call. `budget` is how many instructions of functions the module's kernels may
 /// still have decoded.
-pub(crate) fn decode(
-    module: &Module,
-    entry: &Entry,
-    budget: &mut usize,
-) -> std::result::Result<Program, PtxError> {
+pub(crate) fn decode(module: &Module, entry: &Entry, budget: &mut usize) -> std::result::Result<Program, PtxError> {
     let mut program = Program {
         name: entry.name.clone(),
         ..Program::default()
@@ -210,7 +222,10 @@ impl Decoder<'_> {
         let rule = (FAMILIES.iter().flat_map(|family| family.iter()))
             .find(|(known, _)| *known == name)
             .map(|(_, rule)| rule)
-            .ok_or_else(|| format!("unknown instruction `{}`", source.text))?;
+            .ok_or_else(|| match ABSENT.iter().find(|(names, _)| names.contains(&name)) {
+                Some((_, why)) => format!("{why}: `{}`", source.text),
+                None => format!("unknown instruction `{}`", source.text),
+            })?;
         rule(self, &mut parts, source).map_err(|why| format!("{why}, in `{}`", source.text))?;
         parts
             .end()

@@ -5,7 +5,8 @@ use super::{Decoder, Refusal, Result, Slot};
 use crate::num::{self, Format, Mode};
 use crate::parse::{self, AddrBase, Inst as Source, Operand, RegId, Type};
 use crate::program::{
-    Address, CONSTANT, FULL, FUNCTION_STRIDE, FUNCTION_WINDOW, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space, WARP,
+    Address, CONSTANT, FULL, FUNCTION_STRIDE, FUNCTION_WINDOW, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space,
+    WARP,
 };
 
 /// The names of variables and parameters that an instruction mentions.

@@ -119,7 +119,10 @@ impl Decoder<'_> {
         }
         for inst in program.code[start..].iter_mut().filter(|inst| inst.counts) {
             // Matrix instructions among themselves have rules of their own.
-            let (Some(source), false) = (body.get(inst.site as usize - first_site), matches!(inst.op, Op::Wgmma(_))) else {
+            let (Some(source), false) = (
+                body.get(inst.site as usize - first_site),
+                matches!(inst.op, Op::Wgmma(_)),
+            ) else {
                 continue;
             };
             let mut named = Vec::new();

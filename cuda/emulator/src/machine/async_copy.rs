@@ -96,7 +96,9 @@ impl Cluster<'_> {
         let copies = &mut warp.async_copies;
         let mut complete = if left.is_none() { copies.issued } else { 0 };
         for lane in lanes(exec) {
-            let Some(groups) = copies.committed.get_mut(lane) else { break };
+            let Some(groups) = copies.committed.get_mut(lane) else {
+                break;
+            };
             let due = groups.len().saturating_sub(left.unwrap_or(0) as usize);
             complete = groups.drain(..due).fold(complete, u32::max);
         }

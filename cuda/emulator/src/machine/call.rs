@@ -11,6 +11,7 @@ use crate::program::{Call, Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Lanes, Mask
 type Result<T = ()> = std::result::Result<T, Box<Trouble>>;
 
 /// A value on its way, lane after lane.
+#[expect(clippy::large_enum_variant, reason = "a few live at a time, and most are lanes")]
 enum Value {
     Lanes(Lanes),
     Bytes(Vec<u8>),
@@ -30,7 +31,11 @@ impl Cluster<'_> {
                 "`{}` takes or returns other values than those that the call passes",
                 function.name
             );
-            return Err(trouble(FaultKind::BadInstruction, exec.trailing_zeros() as usize, detail));
+            return Err(trouble(
+                FaultKind::BadInstruction,
+                exec.trailing_zeros() as usize,
+                detail,
+            ));
         }
         self.split_off(w, exec);
         let constants = self.env.constants;
@@ -78,7 +83,9 @@ impl Cluster<'_> {
             let detail = format!("{address:#x} is not the address of a function defined in this module");
             return Err(trouble(FaultKind::BadInstruction, first, detail));
         };
-        let same = lanes(exec).filter(|&l| addresses[l] == address).fold(0, |mask, l| mask | 1 << l);
+        let same = lanes(exec)
+            .filter(|&l| addresses[l] == address)
+            .fold(0, |mask, l| mask | 1 << l);
         if same != exec {
             let warp = &mut self.warps[w];
             let group = warp.group_mut();
@@ -139,7 +146,9 @@ impl Warp {
             Passed::Register { reg, .. } => Value::Lanes(*self.read(constants, reg)),
             Passed::Memory { at, bytes } if matches!(bytes, 1 | 2 | 4 | 8) => {
                 let at = (base + at) as usize;
-                Value::Lanes(std::array::from_fn(|lane| get(&self.local, lane * self.local_size + at, bytes)))
+                Value::Lanes(std::array::from_fn(|lane| {
+                    get(&self.local, lane * self.local_size + at, bytes)
+                }))
             }
             Passed::Memory { at, bytes } => {
                 let at = (base + at) as usize;

@@ -220,9 +220,8 @@ impl Cluster<'_> {
                 }
             }
             Mma::Any { product, d, a, b, c } => {
-                let [a, b, c] = [a, b, c].map(|regs| -> Vec<Lanes> {
-                    regs.iter().map(|&reg| *warp.read(constants, reg)).collect()
-                });
+                let [a, b, c] = [a, b, c]
+                    .map(|regs| -> Vec<Lanes> { regs.iter().map(|&reg| *warp.read(constants, reg)).collect() });
                 for (&reg, value) in d.iter().zip(product.multiply(&a, &b, &c)) {
                     warp.write(reg, FULL, &value);
                 }

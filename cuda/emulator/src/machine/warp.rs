@@ -255,7 +255,9 @@ impl Warp {
     /// Whether any lanes stand where they might still come to the current group's instruction.
     pub(super) fn any_behind(&self) -> bool {
         let group = self.group();
-        self.groups.iter().any(|other| self.frames.compare(other, group).is_lt())
+        self.groups
+            .iter()
+            .any(|other| self.frames.compare(other, group).is_lt())
     }
 
     fn join_groups(&mut self) {

@@ -160,9 +160,10 @@ impl Product {
                 let clamped = sum.clamp(i32::MIN.into(), i32::MAX.into());
                 u64::from(if saturate { clamped } else { sum } as u32)
             }
-            (Element::Float(Format::F64), _) => a.iter().zip(b).fold(c, |sum, (&a, &b)| {
-                float::fma(Format::F64, a, b, sum, Mode::default())
-            }),
+            (Element::Float(Format::F64), _) => a
+                .iter()
+                .zip(b)
+                .fold(c, |sum, (&a, &b)| float::fma(Format::F64, a, b, sum, Mode::default())),
             (Element::Float(of_a), Element::Float(of_b)) => {
                 let step = if of_a == Format::Tf32 { 8 } else { 16 };
                 let terms = |format: Format, values: &[u64]| -> Vec<Term> {

@@ -16,7 +16,9 @@ mod scope;
 mod tests;
 mod variable;
 
-pub use ast::{AddrBase, Address, Entry, Formal, Function, Inst, Module, Operand, Param, Pointer, RegId, Space, Special, Type, Var};
+pub use ast::{
+    AddrBase, Address, Entry, Formal, Function, Inst, Module, Operand, Param, Pointer, RegId, Space, Special, Type, Var,
+};
 
 /// Longest text in bytes; real modules have a few million.
 const MAX_TEXT: usize = 64 << 20;

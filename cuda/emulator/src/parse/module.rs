@@ -165,6 +165,9 @@ fn declaration<'t>(
             module.entries.push(entry);
             return Ok(());
         }
+        "tex" | "texref" | "samplerref" | "surfref" => {
+            return cursor.unexpected("a kernel, a function or a variable: textures and surfaces are not supported");
+        }
         "func" => {
             cursor.next()?;
             return declare_function(cursor, module, budget, names);

@@ -244,7 +244,7 @@ fn refuses_what_it_does_not_know_and_says_where() {
         (".shared .b8 x[];", "no size"),
         (".shared .align 3 .b8 x[4];", "power of two"),
         (".shared .b32 x = 3;", "initial value"),
-        (".param .b32 x;", "directive"),
+        (".branch b;", "directive"),
         ("x: x: ret;", "declared twice"),
         ("mov.u32 %r1, {};", "operand"),
         ("mov.u32 %r1, {{%r1}};", "operand"),
@@ -271,7 +271,10 @@ fn refuses_what_it_does_not_know_and_says_where() {
             "f is defined twice",
         ),
         (".version 8.0 .target sm_90 .func (.reg .pred p) f();", "type .pred"),
-        (".version 8.0 .target sm_90 .extern .entry k;", "a kernel, a function or a variable"),
+        (
+            ".version 8.0 .target sm_90 .extern .entry k;",
+            "a kernel, a function or a variable",
+        ),
         (
             ".version 8.0 .target sm_90 .entry k() .magic 3 {}",
             "directive for kernels",
@@ -295,8 +298,8 @@ fn refuses_what_it_does_not_know_and_says_where() {
             "more initial values",
         ),
         (
-            ".version 8.0 .target sm_90 .global .u64 x = y;",
-            "addresses are not supported",
+            ".version 8.0 .target sm_90 .global .u32 x = y;",
+            "an address takes 64 bits",
         ),
         (".version 8.0 .target sm_90 .global .f32 x = 1;", "number of type .f32"),
         (".version 8.0 .target sm_90 .global .u32 x = {1,;", "number of type"),
