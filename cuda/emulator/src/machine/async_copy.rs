@@ -51,7 +51,7 @@ impl Cluster<'_> {
             let Some(place) = self.view.find(from[lane], size) else {
                 return Err(self.outside_global(lane, from[lane], size));
             };
-            self.check_early(w, lane, place, size, FaultKind::EarlyDependentRead)?;
+            self.check_copy(w, lane, place, size, false)?;
             let mut data = [0; 16];
             self.view.allocation(place).read(place.at, &mut data[..size as usize]);
             let (low, high) = data.split_at(8);

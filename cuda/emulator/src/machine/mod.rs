@@ -17,6 +17,7 @@ mod held;
 mod matrices;
 mod mbarrier;
 mod order;
+mod race;
 mod report;
 mod schedule;
 mod shadow;
@@ -67,6 +68,8 @@ pub(crate) struct State {
     pub(crate) waited: AtomicBool,
     /// Some CTA did so before it let its dependents start.
     pub(crate) waited_first: AtomicBool,
+    /// Who wrote what, and who knows of it.
+    pub(crate) books: race::Books,
 }
 
 impl Env<'_> {

@@ -1,7 +1,10 @@
 //! A warp: registers, and lanes in groups that share an instruction pointer.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::async_copy::AsyncCopies;
-use super::clock::Clock;
+use super::clock::{Abroad, Clock, Epoch};
 use super::frames::{FrameId, Frames};
 use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
@@ -67,6 +70,8 @@ pub(super) struct Warp {
     pub(super) clock: Clock,
     /// What it knew at its last memory fence: what its relaxed stores publish.
     pub(super) fence: Option<Clock>,
+    /// The same, for other clusters; none where that fence was not for the whole device.
+    pub(super) fence_abroad: Option<Arc<Abroad>>,
     /// What its relaxed loads have met: learnt at the next memory fence.
     pub(super) met: Option<Clock>,
     /// Like `fence`, for `fence.mbarrier_init`.
@@ -85,6 +90,8 @@ pub(super) struct Warp {
     pub(super) async_copies: AsyncCopies,
     /// Matrix instructions of its warpgroup.
     pub(super) products: Products,
+    /// For each instruction that has written to global memory, when it last did, and that moment's number in the launch.
+    pub(super) moments: HashMap<u32, (Epoch, u32)>,
 }
 
 /// One lane's copies from shared memory to global memory.
@@ -121,6 +128,7 @@ impl Warp {
             live: threads,
             clock: Clock::default(),
             fence: None,
+            fence_abroad: None,
             met: None,
             init_fence: None,
             inits: Clock::default(),
@@ -130,6 +138,7 @@ impl Warp {
             copies_read: 0,
             async_copies: AsyncCopies::default(),
             products: Products::default(),
+            moments: HashMap::new(),
         }
     }
 
