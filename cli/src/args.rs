@@ -122,16 +122,23 @@ impl From<PlanFormat> for instances::Format {
     }
 }
 
+/// What is multiplied by what.
 #[derive(Debug, Args)]
-pub(crate) struct Project {
-    #[command(flatten)]
-    pub(crate) device: DeviceArgs,
-    /// The weights W, `[N, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
+pub(crate) struct Operands {
+    /// The weights W, `[N, K]`, a router's F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
     #[arg(long, value_name = "FILE[:TENSOR]")]
     pub(crate) weights: PathBuf,
     /// The activations x, BF16 `[m, K]`
     #[arg(long, value_name = "FILE[:TENSOR]")]
     pub(crate) x: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Project {
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) operands: Operands,
     /// Where to write `y`, BF16 `[m, N]`
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -156,12 +163,8 @@ pub(crate) struct Project {
 pub(crate) struct Route {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// The router's weights, F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
-    #[arg(long, value_name = "FILE[:TENSOR]")]
-    pub(crate) weights: PathBuf,
-    /// The hidden states x, BF16 `[m, K]`
-    #[arg(long, value_name = "FILE[:TENSOR]")]
-    pub(crate) x: PathBuf,
+    #[command(flatten)]
+    pub(crate) operands: Operands,
     /// The gate: {"score": "softmax"|"sigmoid"|"sqrt_softplus"|"identity", "top_k": N} and more, see docs/router.md
     #[arg(long, value_name = "FILE.json")]
     pub(crate) config: PathBuf,

@@ -1,7 +1,8 @@
 //! Inputs: random ones for checks and benches, and the `FILE[:TENSOR]` arguments.
 
 use crate::error::{Error, Result};
-use hopper_proj::bf16;
+use hopper_proj::checkpoint::{Checkpoint, Matrix};
+use hopper_proj::{Dtype, bf16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::StandardNormal;
@@ -58,6 +59,19 @@ pub(crate) fn file_and_tensor(given: &Path) -> Result<(PathBuf, Option<String>)>
         .find(|(file, tensor)| file.exists() && !tensor.is_empty())
         .ok_or_else(missing)?;
     Ok((file.to_owned(), Some(tensor.to_owned())))
+}
+
+/// Activations, which are BF16: a call rounds none.
+pub(crate) fn activations<'a>(file: &'a Checkpoint, tensor: Option<&str>) -> Result<Matrix<'a>> {
+    let x = file.matrix(tensor)?;
+    match x.dtype() {
+        Dtype::Bf16 => Ok(x),
+        given => Err(hopper_proj::Error::NotBf16 {
+            what: "x",
+            given: given.to_string(),
+        }
+        .into()),
+    }
 }
 
 #[cfg(test)]

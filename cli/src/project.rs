@@ -3,12 +3,12 @@
 use crate::args::{Format, Project};
 use crate::device;
 use crate::error::{Error, Result};
-use crate::inputs::file_and_tensor;
+use crate::inputs::{activations, file_and_tensor};
 use hopper_proj::checkpoint::{Checkpoint, write_bf16};
 use hopper_proj::convert::PackFormat;
 use hopper_proj::plan::FEW_TOKENS;
 use hopper_proj::weights::window12::{self, Packed};
-use hopper_proj::{Dtype, Engine, Projection, Shape, bf16};
+use hopper_proj::{Engine, Projection, Shape, bf16};
 use std::io::{Write, stdout};
 use std::ops::Range;
 
@@ -24,19 +24,12 @@ pub(crate) fn run(args: &Project) -> Result<()> {
             });
         }
     };
-    let (file, tensor) = file_and_tensor(&args.weights)?;
+    let (file, tensor) = file_and_tensor(&args.operands.weights)?;
     let weights_file = Checkpoint::open(file)?;
     let weights = Weights::read(&weights_file, tensor.as_deref(), args, format)?;
-    let (file, tensor) = file_and_tensor(&args.x)?;
+    let (file, tensor) = file_and_tensor(&args.operands.x)?;
     let x_file = Checkpoint::open(file)?;
-    let x = x_file.matrix(tensor.as_deref())?;
-    if x.dtype() != Dtype::Bf16 {
-        return Err(hopper_proj::Error::NotBf16 {
-            what: "x",
-            given: x.dtype().to_string(),
-        }
-        .into());
-    }
+    let x = activations(&x_file, tensor.as_deref())?;
     let shape = weights.shape();
     if x.cols() != shape.k() {
         return Err(Error::Columns {

@@ -3,7 +3,7 @@
 use crate::args::{Route, RouteFormat};
 use crate::device;
 use crate::error::{Error, Result};
-use crate::inputs::file_and_tensor;
+use crate::inputs::{activations, file_and_tensor};
 use hopper_proj::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::router::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
@@ -23,23 +23,16 @@ pub(crate) fn run(args: &Route) -> Result<()> {
         });
     }
     let config = read_config(&args.config)?;
-    let (file, tensor) = file_and_tensor(&args.weights)?;
+    let (file, tensor) = file_and_tensor(&args.operands.weights)?;
     let weights_file = Checkpoint::open(file)?;
     let matrix = weights_file.matrix(tensor.as_deref())?;
     let weights = Weights::read(&matrix, args.format)?;
     let shape = matrix.shape()?;
     // The whole configuration is checked before anything is computed.
     let gate = config.gate(shape.n())?;
-    let (file, tensor) = file_and_tensor(&args.x)?;
+    let (file, tensor) = file_and_tensor(&args.operands.x)?;
     let x_file = Checkpoint::open(file)?;
-    let x = x_file.matrix(tensor.as_deref())?;
-    if x.dtype() != Dtype::Bf16 {
-        return Err(hopper_proj::Error::NotBf16 {
-            what: "x",
-            given: x.dtype().to_string(),
-        }
-        .into());
-    }
+    let x = activations(&x_file, tensor.as_deref())?;
     if x.cols() != shape.k() {
         return Err(Error::Columns {
             given: x.cols(),

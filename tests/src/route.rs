@@ -7,6 +7,7 @@ use hopper_proj::bf16;
 use hopper_proj::instances::{
     BIAS_ON_LOGITS, GateArgs, Gemv, GemvArgs, JoinArgs, RENORMALIZE, RouteArgs, SOFTMAX_OVER_TOPK,
 };
+use hopper_proj::raw::NO_GATE;
 use hopper_proj::router::{Bias, BiasOn, RouterConfig};
 use hopper_proj::weights::split::Split;
 
@@ -207,18 +208,7 @@ impl RawRouter {
 /// A gate's arguments for addresses of the mask, the ids and the weights.
 pub fn gate_args(config: Option<&RouterConfig>, (token_mask, ids, weights): (u64, u64, u64)) -> GateArgs {
     let Some(config) = config else {
-        return GateArgs {
-            bias: 0,
-            token_mask: 0,
-            ids: 0,
-            weights: 0,
-            top_k: 0,
-            score: 0,
-            flags: 0,
-            groups: 1,
-            groups_kept: 1,
-            scale: 1.0,
-        };
+        return NO_GATE;
     };
     let bias = match &config.bias {
         Some(Bias::Numbers(bias)) => driver::memory(&to_bytes(bias, f32::to_le_bytes)),

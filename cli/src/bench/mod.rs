@@ -27,7 +27,7 @@ use subjects::{Chain, Dense, Routing, Subject};
 
 /// How dense weights are kept.
 pub(crate) struct Kept {
-    name: &'static str,
+    pub(crate) name: &'static str,
     format: PackFormat,
     /// Whether a row-major copy is kept beside, which only many tokens are better off with.
     rows: bool,
@@ -40,7 +40,7 @@ impl Kept {
     }
 }
 
-/// What dense weights are benched as.
+/// What dense weights are benched and verified as.
 pub(crate) const KEPT: [Kept; 3] = [
     Kept {
         name: "bf16",

@@ -40,7 +40,8 @@ pub(crate) fn run(args: &Verify) -> Result<()> {
         writeln!(out, "inputs: random, fresh; --seed {seed} repeats them")?;
         writeln!(out, "{}", HEADER)?;
     }
-    let bar = progress::bar(cases.len() + router_cases.len());
+    let shapes = cases.len() + router_cases.len();
+    let bar = progress::bar(shapes);
     let mut report = Report {
         rows: Vec::new(),
         bar: &bar,
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Verify) -> Result<()> {
     if !args.json {
         writeln!(
             stdout().lock(),
-            "{} of {} pass (relative L2 error against FP64 at most {TOLERANCE:e} for BF16 results, {LOGITS_GOAL:e} for logits; experts and \
+            "{} of {} pass, of {shapes} shapes at their full size (relative L2 error against FP64 at most {TOLERANCE:e} for BF16 results, {LOGITS_GOAL:e} for logits; experts and \
              weights as FP64 chooses and weighs)",
             rows.len(),
             rows.len(),
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Verify) -> Result<()> {
     Ok(())
 }
 
-const HEADER: &str = "layer               m      n      k  device    rel error  result  instance";
+const HEADER: &str = "layer               m      n      k  format    device    rel error  result  instance";
 
 /// The rows so far, and where they are shown.
 struct Report<'a> {
@@ -116,7 +117,7 @@ impl Report<'_> {
 fn line(row: &Row) -> String {
     let result = if row.pass { "pass" } else { "FAIL" };
     format!(
-        "{:<16} {:>4} {:>6} {:>6}  {:<8}  {:>9.2e}  {:<6}  {}",
-        row.layer, row.m, row.n, row.k, row.device, row.rel_error, result, row.instance
+        "{:<16} {:>4} {:>6} {:>6}  {:<8}  {:<8}  {:>9.2e}  {:<6}  {}",
+        row.layer, row.m, row.n, row.k, row.format, row.device, row.rel_error, result, row.instance
     )
 }

@@ -1,9 +1,9 @@
 //! Projections against FP64.
 
 use super::{Report, Row};
+use crate::bench::{KEPT, prepared};
 use crate::error::Result;
 use crate::inputs::{DEVIATION, Inputs};
-use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::DeviceSlice;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::reference::{self, TOLERANCE};
@@ -17,15 +17,16 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
     };
     let stream = engine.stream()?;
     let weights = inputs.weights(shape.n() * shape.k(), DEVIATION);
-    let projections = [
-        engine.prepare_for_many(&weights, *shape)?,
-        engine.prepare_as(&weights, *shape, PackFormat::Window12)?,
-    ];
+    let mut projections = Vec::new();
+    for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| kept.matters(case.m))) {
+        let one = prepared(engine, &weights, *shape, kept, |_| 1)?;
+        projections.extend(one.into_iter().map(|projection| (kept, projection)));
+    }
     for case in layer {
         report.start(case.layer, case.m);
         let x = inputs.x(case.m * shape.k());
         let expected = reference::project(&x, &weights, *shape, case.m)?;
-        for projection in &projections {
+        for (kept, projection) in projections.iter().filter(|(kept, _)| kept.matters(case.m)) {
             let (y, instance) = project(engine, projection, &x, case.m, &stream)?;
             let rel_error = reference::relative_error(&y, &expected);
             report.add(Row {
@@ -34,7 +35,7 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
                 m: case.m,
                 n: shape.n(),
                 k: shape.k(),
-                format: projection.format().name(),
+                format: kept.name,
                 device: engine.device().driver.to_string(),
                 instance,
                 rel_error,

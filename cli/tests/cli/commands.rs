@@ -225,16 +225,22 @@ fn verify_reports_every_case_and_passes() {
             }
             _ => {
                 // Beyond 32 tokens, x that tensor copies cannot fetch walks through the kernels for few.
-                let starts: &[&str] = match (row["m"].as_u64().unwrap() > 32, format == "bf16") {
-                    (false, _) => &["gemv_"],
-                    (true, true) => &["gemm_bf16_"],
-                    (true, false) => &["gemm_window12_", "gemv_window12_"],
+                let starts: &[&str] = match (row["m"].as_u64().unwrap() > 32, format.as_str().unwrap()) {
+                    (false, "bf16" | "window12") => &["gemv_"],
+                    (true, "bf16") => &["gemm_bf16_units_", "gemv_bf16_"],
+                    (true, "bf16rows") => &["gemm_bf16_sm90_", "gemm_bf16_plain_"],
+                    (true, "window12") => &["gemm_window12_", "gemv_window12_"],
+                    _ => panic!("{row}"),
                 };
                 assert!(starts.iter().any(|start| kernel.starts_with(start)), "{row}");
                 4e-3
             }
         };
         assert!(row["rel_error"].as_f64().unwrap() <= tolerance, "{row}");
+    }
+    for kept in ["bf16", "bf16rows", "window12"] {
+        let is_so_for_many = |row: &&Value| row["format"] == kept && row["m"].as_u64().unwrap() > 32;
+        assert!(rows.iter().any(|row| is_so_for_many(&row)), "{kept}");
     }
     let routed = rows.iter().filter(|row| row["op"] == "route");
     let sizes: Vec<u64> = routed.map(|row| row["m"].as_u64().unwrap()).collect();

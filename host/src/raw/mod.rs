@@ -10,7 +10,7 @@ mod route;
 mod tensor;
 mod trial;
 
-pub use product::Product;
+pub use product::{NO_GATE, Product};
 pub use route::{RouteCall, RouterMemory, Workspace};
 pub use tensor::RowMajor;
 

@@ -261,7 +261,7 @@ const NO_JOIN: JoinArgs = JoinArgs {
 };
 
 /// What a kernel is given that needs no gate.
-pub(super) const NO_GATE: GateArgs = GateArgs {
+pub const NO_GATE: GateArgs = GateArgs {
     bias: 0,
     token_mask: 0,
     ids: 0,
