@@ -2,6 +2,7 @@
 
 mod build_ptx;
 mod bundle;
+mod emulated_driver;
 mod foreign;
 mod lint_ptx;
 mod paths;
@@ -51,6 +52,12 @@ enum Task {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Build the emulated CUDA driver as libcuda.so.1 and libcuda.so, for any program that uses NVIDIA's
+    EmulatedDriver {
+        /// The folder; target/emulated-driver where nothing is said
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,
 }
@@ -62,6 +69,7 @@ fn main() -> ExitCode {
         Task::Sass => sass::run(),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
+        Task::EmulatedDriver { out } => emulated_driver::run(out),
         Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {

@@ -82,7 +82,7 @@ codes! {
     401 c"CUDA_ERROR_ILLEGAL_STATE" c"the operation cannot be performed in the present state" cust as ILLEGAL_STATE;
     402 c"CUDA_ERROR_LOSSY_QUERY" c"attempted introspection would be semantically lossy" newer as LOSSY_QUERY;
     500 c"CUDA_ERROR_NOT_FOUND" c"named symbol not found" cust as NOT_FOUND;
-    600 c"CUDA_ERROR_NOT_READY" c"device not ready" cust;
+    600 c"CUDA_ERROR_NOT_READY" c"device not ready" cust as NOT_READY;
     700 c"CUDA_ERROR_ILLEGAL_ADDRESS" c"an illegal memory access was encountered" cust as ILLEGAL_ADDRESS;
     701 c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" c"too many resources requested for launch" cust;
     702 c"CUDA_ERROR_LAUNCH_TIMEOUT" c"the launch timed out and was terminated" cust as LAUNCH_TIMEOUT;

@@ -14,6 +14,7 @@ pub use crate::symbols::memory::*;
 pub use crate::symbols::module::*;
 pub use crate::symbols::newer::*;
 pub use crate::symbols::newer_graph::*;
+pub use crate::symbols::newer_memory::*;
 pub use crate::symbols::proc_address::*;
 pub use crate::symbols::stream::*;
 pub use crate::symbols::unsupported::*;

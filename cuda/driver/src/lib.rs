@@ -16,9 +16,11 @@ pub mod ffi;
 
 mod codes;
 mod real;
+mod report;
 mod select;
 mod symbols;
 mod table;
 mod types;
 
-pub use select::{Choice, SelectError, Selected, VARIABLE, select, selected};
+pub use report::{FAULTS_VARIABLE, LEAKS_VARIABLE, LOG_VARIABLE};
+pub use select::{Choice, SelectError, Selected, VARIABLE, select, selected, serve_as_library};

@@ -4,8 +4,10 @@
 //! then a number like any other, where a Rust `enum` would make it undefined behaviour.
 
 mod graph;
+mod memory;
 
 pub use graph::*;
+pub use memory::*;
 pub use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
 /// A result code; 0 is success.

@@ -286,6 +286,7 @@ fn host_and_event_nodes() {
     ok!(cuGraphLaunch(exec, null_mut()));
     ok!(cuGraphExecHostNodeSetParams(exec, node, &on_second));
     ok!(cuGraphLaunch(exec, null_mut()));
+    ok!(cuCtxSynchronize());
     assert_eq!((first, second), (1, 1));
 
     let mut told = on_second;

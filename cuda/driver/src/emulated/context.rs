@@ -2,6 +2,7 @@
 
 use super::capture;
 use super::device;
+use super::queue;
 use super::state::{Kind as _, STATE, lock, pointer, put, put_if_wanted};
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -30,6 +31,8 @@ pub(super) struct Context {
     pub(super) work: Mutex<Work>,
     /// The default stream and the per-thread default stream.
     pub(super) default_streams: [Arc<Stream>; 2],
+    /// The streams that have work left to do.
+    pub(super) unfinished: queue::Unfinished,
 }
 
 /// A fault of a kernel, which every later call on the context answers with.
@@ -92,6 +95,7 @@ impl Context {
                 ..Work::default()
             }),
             default_streams: Stream::defaults(handle),
+            unfinished: Default::default(),
         })
     }
 
@@ -102,6 +106,7 @@ impl Context {
 
     /// Notes a kernel's fault; the first one stays.
     pub(super) fn fail(&self, code: Code, story: String) {
+        crate::report::fault(&story);
         lock(&self.fault).get_or_insert(Fault { code, story });
     }
 
@@ -189,6 +194,7 @@ pub(super) fn named(handle: CUcontext) -> Answer<Arc<Context>> {
 /// Takes a context down, once its running work has ended.
 fn take_down(context: &Context) {
     capture::context_gone(context.context);
+    queue::finish(context);
     let _idle = lock(&context.work);
     STATE.remove_context(context.context);
 }
@@ -340,6 +346,7 @@ pub(crate) unsafe fn synchronize() -> Answer {
     let context = current()?;
     capture::forbid_context(context.context)?;
     capture::forbid_unsafe()?;
+    queue::finish(&context);
     lock(&context.work).settle();
     context.check()
 }

@@ -3,6 +3,7 @@
 use super::capture;
 use super::function;
 use super::kernel::{Kernel, Shape};
+use super::queue::{self, When};
 use super::state::lock;
 use super::stream;
 use super::task::Task;
@@ -113,13 +114,17 @@ unsafe fn submit(
     if let Some(mut recording) = capture::of(&stream)? {
         return recording.add(&context, Task::Kernel(Arc::new(kernel)), request.overlaps);
     }
-    let mut work = lock(&context.work);
-    let overlaps = request.overlaps.then(|| work.last_launch(&stream)).flatten();
-    work.interrupt(&stream);
-    if let Some(id) = kernel.run(&context, &mut work, overlaps)? {
-        work.note_launch(&stream, id);
-    }
-    Ok(())
+    let may_overlap = request.overlaps;
+    queue::in_order(&context, &stream, Vec::new(), When::Now, move |context, stream| {
+        let mut work = lock(&context.work);
+        let overlaps = may_overlap.then(|| work.last_launch(stream)).flatten();
+        work.interrupt(stream);
+        if let Some(id) = kernel.run(context, &mut work, overlaps)? {
+            work.note_launch(stream, id);
+        }
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 #[allow(clippy::too_many_arguments)]

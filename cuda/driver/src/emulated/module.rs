@@ -3,6 +3,7 @@
 use super::capture;
 use super::context::current;
 use super::function::Function;
+use super::queue;
 use super::state::{Object, STATE, lock, pointer, put, put_if_wanted};
 use crate::codes::{Answer, Code};
 use crate::types::*;
@@ -245,6 +246,7 @@ fn find(module: CUmodule) -> Answer<Arc<Module>> {
 pub(crate) unsafe fn unload(module: CUmodule) -> Answer {
     let module = find(module)?;
     capture::forbid_unsafe()?;
+    queue::finish(&*current()?);
     STATE.remove::<Module>(module.handle)?;
     STATE.remove_all(|object| matches!(object, Object::Function(function) if function.module.handle == module.handle));
     Ok(())

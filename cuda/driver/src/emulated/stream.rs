@@ -3,9 +3,11 @@
 use super::capture;
 use super::context::{self, Context, current, ready};
 use super::event::{self, Event};
+use super::queue::{self, Ticket, When};
 use super::state::{STATE, lock, pointer, put};
 use super::task::{HostCall, Task, submit};
 use crate::codes::{Answer, Code};
+use crate::table::NullStream;
 use crate::types::*;
 use std::sync::Arc;
 
@@ -51,6 +53,7 @@ pub(super) fn anywhere(handle: CUstream) -> Answer<(Arc<Context>, Arc<Stream>)> 
     ready()?;
     let default = |which: usize| current().map(|context| (context.clone(), context.default_streams[which].clone()));
     match handle.addr() {
+        0 if NullStream::meant() == NullStream::PerThread => default(1),
         0 | Stream::DEFAULT => default(0),
         Stream::PER_THREAD => default(1),
         handle => {
@@ -125,10 +128,32 @@ pub(crate) unsafe fn wait_event(stream: CUstream, event: CUevent, flags: c_uint)
     if flags > event::EXTERNAL {
         return Err(Code::INVALID_VALUE);
     }
-    if !capture::wait(&context, &stream, event, flags == event::EXTERNAL)? {
-        lock(&context.work).interrupt(&stream);
+    if capture::wait(&context, &stream, event.clone(), flags == event::EXTERNAL)? {
+        return Ok(());
     }
-    Ok(())
+    let others = event.unfinished().into_iter().collect();
+    queue::in_order(&context, &stream, others, When::Now, |context, stream| {
+        lock(&context.work).interrupt(stream);
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// A callback and what it is called with.
+struct Callback {
+    callback: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
+    stream: CUstream,
+    user_data: *mut c_void,
+}
+
+// SAFETY: the caller who gave the callback and its data has promised that any thread may call the one with the other.
+unsafe impl Send for Callback {}
+
+impl Callback {
+    fn run(&self) {
+        // SAFETY: the caller has promised that the callback takes its data.
+        context::in_host_function(|| unsafe { (self.callback)(self.stream, 0, self.user_data) });
+    }
 }
 
 pub(crate) unsafe fn add_callback(
@@ -145,10 +170,17 @@ pub(crate) unsafe fn add_callback(
     if let Some(recording) = capture::of(&target)? {
         return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
     }
-    lock(&context.work).interrupt(&target);
-    // SAFETY: the caller promises that the callback takes its data.
-    context::in_host_function(|| unsafe { callback(stream, 0, user_data) });
-    Ok(())
+    let call = Callback {
+        callback,
+        stream,
+        user_data,
+    };
+    queue::in_order(&context, &target, Vec::new(), When::Later, move |context, stream| {
+        lock(&context.work).interrupt(stream);
+        call.run();
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> Answer {
@@ -156,20 +188,32 @@ pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user
         r#fn: function,
         userData: user_data,
     })?;
-    submit(here(stream)?, Task::Host(call))
+    submit(here(stream)?, Task::Host(call)).map(|_| ())
 }
 
-pub(crate) unsafe fn query(stream: CUstream) -> Answer {
-    // SAFETY: asks nothing of the caller.
-    unsafe { synchronize(stream) }
-}
-
-pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
+/// What a stream has still to do, where it may be asked.
+fn unfinished(stream: CUstream) -> Answer<(Arc<Context>, Arc<Stream>, Vec<Ticket>)> {
     let (context, stream) = anywhere(stream)?;
     if let Some(recording) = capture::of(&stream)? {
         return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
     }
     capture::forbid_unsafe()?;
+    let tickets = queue::before(&context, &stream);
+    Ok((context, stream, tickets))
+}
+
+pub(crate) unsafe fn query(stream: CUstream) -> Answer {
+    let (context, stream, tickets) = unfinished(stream)?;
+    if !tickets.iter().all(Ticket::is_done) {
+        return Err(Code::NOT_READY);
+    }
+    lock(&context.work).interrupt(&stream);
+    context.check()
+}
+
+pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
+    let (context, stream, tickets) = unfinished(stream)?;
+    tickets.iter().for_each(Ticket::wait);
     lock(&context.work).interrupt(&stream);
     context.check()
 }

@@ -6,6 +6,7 @@ use super::copy::{Copy, Fill};
 use super::event::Event;
 use super::graph::Graph;
 use super::kernel::Kernel;
+use super::queue::{self, Ticket, When};
 use super::state::lock;
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -90,22 +91,28 @@ impl Task {
     }
 }
 
-/// Does a piece of work in a stream's order, or notes it where the stream is being captured.
-pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer {
+/// Does a piece of work in a stream's order, or notes it where the stream is being captured. The ticket, where it is left for later.
+pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer<Option<Ticket>> {
     if let Some(mut recording) = capture::of(&stream)? {
-        return recording.add(&context, task, false);
+        return recording.add(&context, task, false).map(|()| None);
     }
-    let mut work = lock(&context.work);
-    work.interrupt(&stream);
-    let done = match task {
-        Task::Copy(copy) => copy.run(),
-        Task::Fill(fill) => fill.run(),
-        Task::Host(call) => {
-            drop(work);
-            call.run();
-            Ok(())
-        }
-        _ => Ok(()),
+    let when = match task {
+        Task::Host(_) => When::Later,
+        _ => When::Now,
     };
-    done.map_err(|_| Code::INVALID_VALUE)
+    queue::in_order(&context, &stream, Vec::new(), when, move |context, stream| {
+        let mut work = lock(&context.work);
+        work.interrupt(stream);
+        let done = match task {
+            Task::Copy(copy) => copy.run(),
+            Task::Fill(fill) => fill.run(),
+            Task::Host(call) => {
+                drop(work);
+                call.run();
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        done.map_err(|_| Code::INVALID_VALUE)
+    })
 }

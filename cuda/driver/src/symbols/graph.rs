@@ -163,8 +163,8 @@ driver_api! { Cust:
         error_node: *mut CUgraphNode,
         result: *mut c_uint,
     ) => graph::exec::update;
-    cuGraphUpload(exec: CUgraphExec, stream: CUstream) => graph::exec::upload;
-    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) => graph::exec::launch;
+    cuGraphUpload / cuGraphUpload_ptsz(exec: CUgraphExec, stream: CUstream) => graph::exec::upload;
+    cuGraphLaunch / cuGraphLaunch_ptsz(exec: CUgraphExec, stream: CUstream) => graph::exec::launch;
     cuGraphExecDestroy(exec: CUgraphExec) => graph::exec::destroy;
     cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph) => unsupported;
     cuGraphAddMemAllocNode(

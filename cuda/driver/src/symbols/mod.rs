@@ -13,6 +13,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod newer;
 pub(crate) mod newer_graph;
+pub(crate) mod newer_memory;
 pub(crate) mod proc_address;
 pub(crate) mod stream;
 pub(crate) mod unsupported;
@@ -32,6 +33,7 @@ pub(crate) fn exports() -> impl Iterator<Item = &'static Export> {
         module::EXPORTS,
         newer::EXPORTS,
         newer_graph::EXPORTS,
+        newer_memory::EXPORTS,
         proc_address::EXPORTS,
         stream::EXPORTS,
         unsupported::EXPORTS,

@@ -4,7 +4,7 @@ use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Ours:
-    cuStreamBeginCaptureToGraph(
+    cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz(
         stream: CUstream,
         graph: CUgraph,
         dependencies: *const CUgraphNode,
@@ -12,7 +12,7 @@ driver_api! { Ours:
         count: usize,
         mode: c_uint,
     ) => capture::begin_to_graph;
-    cuStreamGetCaptureInfo_v3(
+    cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz(
         stream: CUstream,
         status: *mut c_uint,
         id: *mut u64,
@@ -21,7 +21,7 @@ driver_api! { Ours:
         edges: *mut *const CUgraphEdgeData,
         count: *mut usize,
     ) => capture::info_v3;
-    cuStreamUpdateCaptureDependencies_v2(
+    cuStreamUpdateCaptureDependencies_v2 / cuStreamUpdateCaptureDependencies_v2_ptsz(
         stream: CUstream,
         dependencies: *mut CUgraphNode,
         edges: *const CUgraphEdgeData,
@@ -83,7 +83,7 @@ driver_api! { Ours:
     ) => graph::edge::remove_v2;
     cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) => graph::exec::set_enabled;
     cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) => graph::exec::get_enabled;
-    cuGraphInstantiateWithParams(
+    cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         exec: *mut CUgraphExec,
         graph: CUgraph,
         parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,

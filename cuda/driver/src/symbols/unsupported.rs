@@ -1,16 +1,12 @@
-//! Arrays, textures, surfaces, linking, managed and external memory: functions that `cust` references, so that a program with
+//! Arrays, textures, surfaces, linking and external memory: functions that `cust` references, so that a program with
 //! `cust` in it links, and that the emulated driver does not have.
 
 use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Cust:
-    cuMemAllocManaged(address: *mut CUdeviceptr, bytes: usize, flags: c_uint) => unsupported;
-    cuMemPrefetchAsync(address: CUdeviceptr, count: usize, device: CUdevice, stream: CUstream) => unsupported;
-    cuMemAdvise(address: CUdeviceptr, count: usize, advice: c_uint, device: CUdevice) => unsupported;
-    cuMemcpy2D_v2(copy: *const c_void) => unsupported;
-    cuMemcpyHtoA_v2(to: *mut c_void, offset: usize, from: *const c_void, bytes: usize) => unsupported;
-    cuMemcpyAtoH_v2(to: *mut c_void, from: *mut c_void, offset: usize, bytes: usize) => unsupported;
+    cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: *mut c_void, offset: usize, from: *const c_void, bytes: usize) => unsupported;
+    cuMemcpyAtoH_v2 / cuMemcpyAtoH_v2_ptds(to: *mut c_void, from: *mut c_void, offset: usize, bytes: usize) => unsupported;
     cuArray3DCreate_v2(array: *mut *mut c_void, description: *const c_void) => unsupported;
     cuArray3DGetDescriptor_v2(description: *mut c_void, array: *mut c_void) => unsupported;
     cuArrayDestroy(array: *mut c_void) => unsupported;

@@ -3,8 +3,11 @@
 use super::program::{Cycle, Step, compile, run};
 use super::*;
 use crate::emulated::capture;
+use crate::emulated::queue::{self, Ticket, When};
 use crate::emulated::stream;
 
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`
+const AUTO_FREE: u64 = 1;
 /// `CU_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`
 const DEVICE_LAUNCH: u64 = 4;
 /// Those and: free what it allocates when launched again, upload, use the nodes' priorities.
@@ -15,8 +18,10 @@ pub(in crate::emulated) struct Exec {
     /// The handle of its context.
     pub(in crate::emulated) context: usize,
     flags: u64,
-    /// Held while it runs: a graph does not run twice at a time.
+    /// Held while it runs within a call: a graph does not run twice at a time.
     steps: Mutex<Vec<Step>>,
+    /// The last launch that was left for later.
+    launched: Mutex<Option<Ticket>>,
 }
 
 fn find_exec(exec: CUgraphExec) -> Answer<Arc<Exec>> {
@@ -31,6 +36,9 @@ fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
         return Err((Code::INVALID_VALUE, None));
     }
     if flags & DEVICE_LAUNCH != 0 {
+        if flags & AUTO_FREE != 0 {
+            return Err((Code::INVALID_VALUE, None));
+        }
         return Err((Code::NOT_SUPPORTED, None));
     }
     let steps = compile(&graph).map_err(|cycle| (Code::INVALID_VALUE, Some(cycle)))?;
@@ -40,6 +48,7 @@ fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
         context: graph.context,
         flags,
         steps: Mutex::new(steps),
+        launched: Mutex::default(),
     };
     STATE.insert(handle, Arc::new(exec));
     Ok(handle)
@@ -159,8 +168,20 @@ pub(crate) unsafe fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
         let child = as_graph(&steps, recording.graph_context())?;
         return recording.add(&context, Task::Child(child), false);
     }
-    lock(&context.work).interrupt(&stream);
-    run(&steps)
+    let others: Vec<Ticket> = lock(&exec.launched).clone().into_iter().collect();
+    let later = steps.iter().any(Step::may_wait);
+    let idle = others.iter().all(Ticket::is_done) && queue::before(&context, &stream).is_empty();
+    if !later && idle {
+        lock(&context.work).interrupt(&stream);
+        return run(&steps);
+    }
+    let steps = steps.clone();
+    let ticket = queue::in_order(&context, &stream, others, When::Later, move |context, stream| {
+        lock(&context.work).interrupt(stream);
+        run(&steps)
+    })?;
+    *lock(&exec.launched) = ticket;
+    Ok(())
 }
 
 pub(crate) unsafe fn destroy(exec: CUgraphExec) -> Answer {

@@ -173,6 +173,11 @@ impl Graph {
         copy
     }
 
+    /// Whether it is part of a node, and goes with it.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+
     /// Notes whether a capture is adding to it; returns what was noted before.
     pub(super) fn set_capturing(&self, capturing: bool) -> bool {
         self.capturing.swap(capturing, Ordering::AcqRel)
