@@ -124,11 +124,8 @@ unsafe fn multiply<I: UnitInstance>(
         before = place.stage;
         place = place.next(Stages::<I>::COUNT);
     }
+    // Nobody waits for the last stage to be empty.
     sums.wait();
-    if first != last {
-        // SAFETY: all that this warp has started is over.
-        unsafe { ring.leave(before) };
-    }
     sums
 }
 

@@ -112,16 +112,20 @@ impl<I: Instance> Stages<I> {
             unsafe { mbarrier::arrive_expect_tx(self.full(stage), Self::BYTES) };
             weights(stage, chunk);
         };
-        let ahead = last.min(first + Self::COUNT);
-        for chunk in first..ahead {
-            announce(chunk - first, chunk);
+        // A loop up to the smaller of two bounds would be unrolled beyond the stages that there are.
+        for stage in 0..Self::COUNT {
+            if first + stage < last {
+                announce(stage, first + stage);
+            }
         }
         pdl::wait();
-        for chunk in first..ahead {
-            x(chunk - first, chunk);
+        for stage in 0..Self::COUNT {
+            if first + stage < last {
+                x(stage, first + stage);
+            }
         }
         let mut place = Place::START;
-        for chunk in ahead..last {
+        for chunk in first + Self::COUNT..last {
             // SAFETY: `init` came before.
             unsafe { mbarrier::wait_parity(self.empty(place.stage), place.parity) };
             announce(place.stage, chunk);

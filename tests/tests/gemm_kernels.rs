@@ -256,11 +256,6 @@ fn without(text: &str, mnemonic: &str, which: usize) -> String {
         "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
         _ => "griddepcontrol.launch_dependents;",
     };
-    replaced(text, mnemonic, which, instead)
-}
-
-/// PTX with another statement for one of those with this mnemonic.
-fn replaced(text: &str, mnemonic: &str, which: usize, instead: &str) -> String {
     let (start, _) = text
         .match_indices(mnemonic)
         .nth(which)
@@ -363,6 +358,8 @@ fn no_ordering_statement_can_go() {
         // Two warpgroups, one of which may be ahead of the other.
         ("gemm_bf16_sm90_w8s4g1n8", &ORDERING[..]),
         ("gemm_bf16_plain_sm90_w4s2g1n8", &ORDERING),
+        // Weights through registers, which the tensor cores and the warp use in turn.
+        ("gemm_window12_sm90_w8s5g1n8", &ORDERING),
         // Sums in parts, between which stages are left too.
         ("route_bf16x2_sm90_w4s4g1n8", &IN_PARTS),
     ] {
@@ -388,14 +385,7 @@ fn no_ordering_statement_can_go() {
                     }
                 };
                 // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
-                let missed = if is_missed(None) {
-                    true
-                } else if chain(&replaced(&whole, mnemonic, which, "trap;"), instance, &pair, None).is_ok() {
-                    // The compiler unrolls loops further than a ring has stages; no launch ever comes here.
-                    continue;
-                } else {
-                    (1..100).any(|seed| is_missed(Some(seed)))
-                };
+                let missed = is_missed(None) || (1..100).any(|seed| is_missed(Some(seed)));
                 assert!(
                     missed,
                     "{name} runs without `{mnemonic}` number {which}, and nobody complains"
