@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::paths;
+use crate::{paths, peers};
 
 /// The package that is the library.
 const PACKAGE: &str = "hopper-cuda-library";
@@ -17,9 +17,12 @@ const PACKAGE: &str = "hopper-cuda-library";
 const LINKED: &str = "libcuda.so";
 const LOADED: &str = "libcuda.so.1";
 
-/// Builds the library into a folder of its own and says how to use it.
-pub(crate) fn run(out: Option<PathBuf>) -> Result<()> {
+/// Builds the library into a folder of its own and says how to use it, or runs other people's programs with it.
+pub(crate) fn run(out: Option<PathBuf>, test: bool) -> Result<()> {
     let out = build(out)?;
+    if test {
+        return peers::run(&out);
+    }
     let out = out.display();
     println!("{out} holds {LOADED} and {LINKED}: a CUDA driver with one emulated sm_90 device.");
     println!("A program finds it before NVIDIA's with");
@@ -33,9 +36,9 @@ pub(crate) fn run(out: Option<PathBuf>) -> Result<()> {
 }
 
 /// Builds the library; the folder that it is in.
-pub(crate) fn build(out: Option<PathBuf>) -> Result<PathBuf> {
+fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     let out = out.unwrap_or_else(|| paths::root().join("target/emulated-driver"));
-    let built = library(&cargo(&["build", "--release", "--package", PACKAGE])?)
+    let built = library(&messages(&["build", "--release", "--package", PACKAGE])?)
         .with_context(|| format!("cargo has built no library of {PACKAGE}; it can be built on Linux"))?;
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let out = out
@@ -57,13 +60,17 @@ fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Result
     make(to).with_context(failed)
 }
 
+/// Cargo, in the repository.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
+    cargo.current_dir(paths::root()).env_remove("CUDA_LIBRARY_PATH");
+    cargo
+}
+
 /// Runs cargo, and gives its messages.
-fn cargo(arguments: &[&str]) -> Result<String> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let output = Command::new(cargo)
-        .current_dir(paths::root())
-        // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
-        .env_remove("CUDA_LIBRARY_PATH")
+fn messages(arguments: &[&str]) -> Result<String> {
+    let output = cargo()
         .args(arguments)
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())

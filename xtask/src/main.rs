@@ -6,6 +6,7 @@ mod emulated_driver;
 mod foreign;
 mod lint_ptx;
 mod paths;
+mod peers;
 mod sass;
 mod table;
 mod test;
@@ -57,6 +58,9 @@ enum Task {
         /// The folder; target/emulated-driver where nothing is said
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Then run programs of other people with it: a wrapper's tests, and tests that use the wrapper
+        #[arg(long)]
+        test: bool,
     },
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,
@@ -69,7 +73,7 @@ fn main() -> ExitCode {
         Task::Sass => sass::run(),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
-        Task::EmulatedDriver { out } => emulated_driver::run(out),
+        Task::EmulatedDriver { out, test } => emulated_driver::run(out, test),
         Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {

@@ -22,6 +22,12 @@ pub type CUcontext = *mut c_void;
 pub type CUmodule = *mut c_void;
 /// A kernel of a loaded module.
 pub type CUfunction = *mut c_void;
+/// A library: modules for every context.
+pub type CUlibrary = *mut c_void;
+/// A kernel of a library.
+pub type CUkernel = *mut c_void;
+/// A linker.
+pub type CUlinkState = *mut c_void;
 /// A stream; null is the default stream.
 pub type CUstream = *mut c_void;
 /// An event.
@@ -193,6 +199,8 @@ pub mod function_attribute {
 
 /// The numbers of `CUjit_option` that ask for the compiler's words.
 pub mod jit_option {
+    /// Out: milliseconds that the compiler took.
+    pub const WALL_TIME: u32 = 2;
     /// A buffer for the compiler's remarks.
     pub const INFO_LOG_BUFFER: u32 = 3;
     /// In: its size. Out: the bytes written.

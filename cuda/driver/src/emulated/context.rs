@@ -10,7 +10,7 @@ use crate::types::*;
 use ptx_emulator::{Counters, LaunchId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// The version of the driver API that `cuCtxCreate_v2` made contexts for.
@@ -24,7 +24,9 @@ pub(super) const GREATEST_PRIORITY: c_int = -5;
 pub(super) struct Context {
     /// Its own handle.
     pub(super) context: usize,
-    flags: c_uint,
+    /// A number that no other context has or had.
+    pub(super) id: u64,
+    flags: AtomicU32,
     settings: Mutex<Settings>,
     fault: Mutex<Option<Fault>>,
     /// Held while work of this context runs: its streams' work is done one piece at a time, in the order of the calls.
@@ -87,7 +89,8 @@ impl Context {
     fn new(handle: usize, flags: c_uint) -> Arc<Context> {
         Arc::new(Context {
             context: handle,
-            flags,
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed),
+            flags: AtomicU32::new(flags),
             settings: Mutex::default(),
             fault: Mutex::default(),
             work: Mutex::new(Work {
@@ -114,6 +117,8 @@ impl Context {
         lock(&self.fault).as_ref().map(|fault| fault.story.clone())
     }
 }
+
+static LAST_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The seed of contexts made from now on.
 pub(super) static DEFAULT_SEED: Mutex<Option<u64>> = Mutex::new(None);
@@ -275,6 +280,41 @@ pub(crate) unsafe fn create(context: *mut CUcontext, flags: c_uint, device: CUde
     Ok(())
 }
 
+/// How many multiprocessors a context may use cannot be limited here.
+pub(crate) unsafe fn create_v3(
+    context: *mut CUcontext,
+    _affinity: *mut c_void,
+    affinities: c_int,
+    flags: c_uint,
+    device: CUdevice,
+) -> Answer {
+    ready()?;
+    match affinities {
+        // SAFETY: the caller keeps the same promise.
+        0 => unsafe { create(context, flags, device) },
+        1.. => Err(Code::UNSUPPORTED_EXEC_AFFINITY),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+pub(crate) unsafe fn create_v4(
+    context: *mut CUcontext,
+    parameters: *mut CUctxCreateParams,
+    flags: c_uint,
+    device: CUdevice,
+) -> Answer {
+    ready()?;
+    // SAFETY: null or valid, the caller promises.
+    let affinities = match unsafe { parameters.as_ref() } {
+        None => 0,
+        // Nothing here is shared with a graphics system.
+        Some(parameters) if !parameters.cigParams.is_null() => return Err(Code::NOT_SUPPORTED),
+        Some(parameters) => parameters.numExecAffinityParams,
+    };
+    // SAFETY: the caller keeps the same promise.
+    unsafe { create_v3(context, std::ptr::null_mut(), affinities, flags, device) }
+}
+
 pub(crate) unsafe fn destroy(context: CUcontext) -> Answer {
     ready()?;
     let handle = context.addr();
@@ -333,7 +373,66 @@ pub(crate) unsafe fn device(device: *mut CUdevice) -> Answer {
 pub(crate) unsafe fn flags(flags: *mut c_uint) -> Answer {
     let context = current_even_if_faulted()?;
     // SAFETY: the caller promises that `flags` is valid for a write.
-    unsafe { put(flags, context.flags) }
+    unsafe { put(flags, context.flags.load(Ordering::Relaxed)) }
+}
+
+pub(crate) unsafe fn set_flags(flags: c_uint) -> Answer {
+    let context = current()?;
+    check_flags(flags)?;
+    context.flags.store(flags, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(crate) unsafe fn id(context: CUcontext, id: *mut u64) -> Answer {
+    let context = named(context)?;
+    // SAFETY: the caller promises that `id` is valid for a write.
+    unsafe { put(id, context.id) }
+}
+
+pub(crate) unsafe fn device_of(device: *mut CUdevice, context: CUcontext) -> Answer {
+    named(context)?;
+    // SAFETY: the caller promises that `device` is valid for a write.
+    unsafe { put(device, device::ORDINAL) }
+}
+
+/// Before contexts had owners, they counted their users.
+pub(crate) unsafe fn attach(context: *mut CUcontext, flags: c_uint) -> Answer {
+    let current = current()?;
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises that `context` is valid for a write.
+    unsafe { put(context, pointer(current.context)) }
+}
+
+pub(crate) unsafe fn detach(context: CUcontext) -> Answer {
+    ready()?;
+    STATE.find::<Context>(context.addr()).map(|_| ())
+}
+
+/// L2 keeps nothing here, so nothing has to be given up.
+pub(crate) unsafe fn reset_persisting() -> Answer {
+    current().map(|_| ())
+}
+
+/// The contexts that could reach each other's memory are on other devices, of which there are none; those of one device need no leave.
+pub(crate) unsafe fn enable_peer(peer: CUcontext, flags: c_uint) -> Answer {
+    let current = current()?;
+    let peer = STATE.find::<Context>(peer.addr())?;
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    Err(if peer.context == current.context {
+        Code::INVALID_CONTEXT
+    } else {
+        Code::PEER_ACCESS_UNSUPPORTED
+    })
+}
+
+pub(crate) unsafe fn disable_peer(peer: CUcontext) -> Answer {
+    current()?;
+    STATE.find::<Context>(peer.addr())?;
+    Err(Code::PEER_ACCESS_NOT_ENABLED)
 }
 
 pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> Answer {
@@ -343,10 +442,19 @@ pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> An
 }
 
 pub(crate) unsafe fn synchronize() -> Answer {
-    let context = current()?;
+    wait_for(&*current()?)
+}
+
+pub(crate) unsafe fn synchronize_that(context: CUcontext) -> Answer {
+    let context = named(context)?;
+    context.check()?;
+    wait_for(&context)
+}
+
+fn wait_for(context: &Context) -> Answer {
     capture::forbid_context(context.context)?;
     capture::forbid_unsafe()?;
-    queue::finish(&context);
+    queue::finish(context);
     lock(&context.work).settle();
     context.check()
 }
@@ -354,6 +462,7 @@ pub(crate) unsafe fn synchronize() -> Answer {
 pub(crate) unsafe fn set_limit(limit: c_uint, value: usize) -> Answer {
     let context = current()?;
     device::limit(limit)?;
+    device::check_limit(limit, value)?;
     lock(&context.settings).limits.insert(limit, value);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Copies and fills. On a stream, each is done within its call, in the stream's order.
 
 use super::capture;
+use super::graph;
 use super::host;
 use super::state::STATE;
 use super::stream;
@@ -106,12 +107,10 @@ impl Copy {
         let end = |kind: c_uint, host: *mut c_void, device: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize| {
             let place = match kind {
                 // An address of the device's is known for what it is, whatever it is called.
-                memory_type::HOST if STATE.memory.range(host.addr() as u64).is_some() => {
-                    Place::Device(host.addr() as u64)
-                }
+                memory_type::HOST if is_device(host.addr() as u64) => Place::Device(host.addr() as u64),
                 memory_type::HOST => Place::Host(host.cast()),
                 memory_type::DEVICE => Place::Device(device),
-                memory_type::UNIFIED if STATE.memory.range(device).is_some() => Place::Device(device),
+                memory_type::UNIFIED if is_device(device) => Place::Device(device),
                 memory_type::UNIFIED => Place::Host(std::ptr::with_exposed_provenance_mut(device as usize)),
                 memory_type::ARRAY => return Err(Code::NOT_SUPPORTED),
                 _ => return Err(Code::INVALID_VALUE),
@@ -190,7 +189,14 @@ fn check(place: Place, bytes: usize) -> Answer {
     if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
+fn is_device(address: u64) -> bool {
+    STATE.memory.range(address).is_some() || graph::memory::will_be(address, 1)
+}
+
 fn fits(address: u64, bytes: u64) -> bool {
+    if graph::memory::will_be(address, bytes) {
+        return true;
+    }
     let range = STATE.memory.range(address);
     range.is_some_and(|(base, size)| bytes <= size - (address - base))
 }

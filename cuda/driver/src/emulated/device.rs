@@ -216,6 +216,18 @@ pub(super) fn limit(limit: c_uint) -> Answer<usize> {
     look_up(LIMITS, limit).ok_or(Code::UNSUPPORTED_LIMIT)
 }
 
+/// Refuses sizes that cannot be: the one limit with a fixed range is how much L2 fetches at once.
+pub(super) fn check_limit(limit: c_uint, value: usize) -> Answer {
+    const FETCH_GRANULARITY: c_uint = 5;
+    const PERSISTING: c_uint = 6;
+    let fits = match limit {
+        FETCH_GRANULARITY => value <= 128,
+        PERSISTING => look_up(ATTRIBUTES, 108).is_some_and(|most| value <= most as usize),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
 /// Refuses what is no `CUfunc_cache`.
 pub(super) fn check_cache_config(config: c_uint) -> Answer<c_uint> {
     if config <= 3 {
@@ -313,10 +325,15 @@ pub(crate) unsafe fn total_memory(bytes: *mut usize, device: CUdevice) -> Answer
     unsafe { put(bytes, usize::try_from(TOTAL_MEMORY).unwrap_or(usize::MAX)) }
 }
 
+/// The answer to an attribute.
+pub(super) fn number(attribute: c_uint) -> Answer<c_int> {
+    look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)
+}
+
 pub(crate) unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> Answer {
     ready()?;
     check(device)?;
-    let answer = look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)?;
+    let answer = number(attribute)?;
     // SAFETY: the caller promises that `value` is valid for a write.
     unsafe { put(value, answer) }
 }

@@ -164,3 +164,40 @@ pub(crate) unsafe fn kernel_ex(
     // SAFETY: the caller keeps the same promises.
     unsafe { submit(&Request::read(config)?, function, parameters, extra) }
 }
+
+/// A grid whose blocks wait for each other needs them all at once, which blocks here are not: one that is a single block or cluster is.
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn cooperative(
+    function: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+) -> Answer {
+    function::find(function)?;
+    if [grid_x, grid_y, grid_z] != [1; 3] {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    let extra = std::ptr::null_mut();
+    // SAFETY: the caller keeps the same promises.
+    unsafe {
+        kernel(
+            function,
+            1,
+            1,
+            1,
+            block_x,
+            block_y,
+            block_z,
+            dynamic_shared,
+            stream,
+            parameters,
+            extra,
+        )
+    }
+}

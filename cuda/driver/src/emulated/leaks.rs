@@ -17,7 +17,7 @@ struct Left {
 /// Whether an object goes with another one, and so is no leak of its own.
 fn belongs_to_another(object: &Object) -> bool {
     match object {
-        Object::Function(_) | Object::Named(_) => true,
+        Object::Function(_) | Object::Named(_) | Object::LibraryKernel(_) => true,
         Object::Graph(graph) => Graph::is_embedded(graph),
         Object::Pool(pool) => pool::is_default(pool.handle),
         _ => false,

@@ -3,6 +3,7 @@
 use super::capture;
 use super::context::{Context, current, ready};
 use super::device;
+use super::graph;
 use super::mapping::Mapping;
 use super::pool::{self, Pool};
 use super::queue::{self, When};
@@ -13,6 +14,8 @@ use crate::codes::{Answer, Code};
 use crate::types::*;
 use std::sync::Arc;
 
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`
+pub(super) const PINNED: c_uint = 1;
 /// The rows of pitched memory are apart by a multiple of this.
 const PITCH: usize = 512;
 /// `CU_MEM_ATTACH_GLOBAL`, `CU_MEM_ATTACH_HOST`, `CU_MEM_ATTACH_SINGLE`
@@ -34,6 +37,8 @@ pub(super) enum Source {
     Managed {
         _mapping: Mapping,
     },
+    /// A node of a graph, which may allocate it again.
+    Graph,
 }
 
 impl Allocated {
@@ -43,6 +48,7 @@ impl Allocated {
             // Gives itself back.
             Source::Managed { .. } => return,
             Source::Pool(pool) => pool.freed(self.bytes),
+            Source::Graph => graph::memory::freed(self.bytes),
             Source::Device => {}
         }
         // The table holds live allocations alone, so there is nothing to refuse.
@@ -83,6 +89,12 @@ unsafe fn alloc_in(context: &Context, address: *mut CUdeviceptr, bytes: usize, s
 /// Takes an allocation out of the table: whoever frees it next is refused.
 fn take(address: CUdeviceptr) -> Answer<Allocated> {
     lock(&STATE.allocations).remove(&address).ok_or(Code::INVALID_VALUE)
+}
+
+/// Frees what is allocated, without waiting for anything.
+pub(super) fn release(address: CUdeviceptr) -> Answer {
+    take(address)?.release(address);
+    Ok(())
 }
 
 pub(crate) unsafe fn alloc(address: *mut CUdeviceptr, bytes: usize) -> Answer {
@@ -249,8 +261,15 @@ pub(crate) unsafe fn alloc_from_pool_async(
 /// `address` must be null or valid for a write.
 unsafe fn alloc_from(address: *mut CUdeviceptr, bytes: usize, pool: Arc<Pool>, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
-    if let Some(recording) = capture::of(&stream)? {
-        return Err(recording.refuse(Code::NOT_SUPPORTED));
+    if let Some(mut recording) = capture::of(&stream)? {
+        if address.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        let room = graph::memory::Room::new(bytes)?;
+        let first = room.address;
+        recording.add(&context, Task::Alloc(room), false)?;
+        // SAFETY: the caller keeps the promise.
+        return unsafe { put(address, first) };
     }
     lock(&context.work).interrupt(&stream);
     // The memory can be had at once; who uses it before the stream has come this far breaks a rule that is not checked.
@@ -274,8 +293,9 @@ pub(crate) unsafe fn free(address: CUdeviceptr) -> Answer {
 
 pub(crate) unsafe fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
-    if let Some(recording) = capture::of(&stream)? {
-        return Err(recording.refuse(Code::NOT_SUPPORTED));
+    if let Some(mut recording) = capture::of(&stream)? {
+        graph::memory::check_free(address)?;
+        return recording.add(&context, Task::Free(address), false);
     }
     let allocated = take(address)?;
     queue::in_order(&context, &stream, Vec::new(), When::Now, move |context, stream| {

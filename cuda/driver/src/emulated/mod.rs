@@ -4,6 +4,7 @@
 //! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
 //! NVIDIA's driver is in use.
 
+pub(crate) mod about;
 pub(crate) mod boxes;
 pub(crate) mod capture;
 pub(crate) mod context;
@@ -13,9 +14,12 @@ pub(crate) mod event;
 pub(crate) mod function;
 pub(crate) mod graph;
 pub(crate) mod host;
+mod jit;
 mod kernel;
 pub(crate) mod launch;
 mod leaks;
+pub(crate) mod library;
+pub(crate) mod link;
 mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;

@@ -3,13 +3,12 @@
 
 use super::context::ready;
 use super::device;
+use super::memory::PINNED;
 use super::state::{STATE, lock, pointer, put};
 use crate::codes::{Answer, Code};
 use crate::types::{mem_pool_attribute as attribute, *};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// `CU_MEM_ALLOCATION_TYPE_PINNED`
-const PINNED: c_uint = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 const READ_WRITE: c_uint = 3;
 

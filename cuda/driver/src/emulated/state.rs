@@ -10,6 +10,8 @@ use super::function::Function;
 use super::graph::exec::Exec;
 use super::graph::{Graph, Named};
 use super::host;
+use super::library::{Library, LibraryKernel};
+use super::link::Link;
 use super::memory::Allocated;
 use super::module::Module;
 use super::pool::Pool;
@@ -17,7 +19,7 @@ use super::stream::Stream;
 use crate::codes::{Answer, Code};
 use crate::types::c_void;
 use ptx_emulator::Memory;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +29,7 @@ pub(super) static STATE: LazyLock<State> = LazyLock::new(|| State {
     next: AtomicUsize::new(FIRST_HANDLE),
     objects: Mutex::default(),
     allocations: Mutex::default(),
+    rooms: Mutex::default(),
 });
 
 /// The first handle: a number that is no pointer of any program.
@@ -40,6 +43,8 @@ pub(super) struct State {
     objects: Mutex<HashMap<usize, Object>>,
     /// What has been allocated and not freed, by its first address.
     pub(super) allocations: Mutex<HashMap<u64, Allocated>>,
+    /// What nodes of graphs may allocate, by its first address: its size.
+    pub(super) rooms: Mutex<BTreeMap<u64, u64>>,
 }
 
 /// A kind of object that handles name.
@@ -101,6 +106,9 @@ kinds! {
     Named "graph node" wrong: INVALID_VALUE;
     Exec "executable graph" wrong: INVALID_VALUE;
     Pool "memory pool" wrong: INVALID_VALUE;
+    Library "library";
+    LibraryKernel "kernel of a library";
+    Link "linker";
 }
 
 /// Locks, whatever a panicking holder may have left: every holder leaves its data whole between statements.

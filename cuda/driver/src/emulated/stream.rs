@@ -9,7 +9,8 @@ use super::task::{HostCall, Task, submit};
 use crate::codes::{Answer, Code};
 use crate::table::NullStream;
 use crate::types::*;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 const NON_BLOCKING: c_uint = 1;
 
@@ -19,6 +20,7 @@ pub(super) struct Stream {
     pub(super) context: usize,
     flags: c_uint,
     priority: c_int,
+    attributes: Mutex<HashMap<c_uint, CUlaunchAttributeValue>>,
 }
 
 impl Stream {
@@ -34,6 +36,7 @@ impl Stream {
                 context,
                 flags: 0,
                 priority: 0,
+                attributes: Mutex::default(),
             })
         })
     }
@@ -99,6 +102,7 @@ pub(crate) unsafe fn create_with_priority(stream: *mut CUstream, flags: c_uint, 
             context: context.context,
             flags,
             priority,
+            attributes: Mutex::default(),
         }),
     );
     Ok(())
@@ -120,6 +124,71 @@ pub(crate) unsafe fn context(stream: CUstream, context: *mut CUcontext) -> Answe
     let (owner, _) = anywhere(stream)?;
     // SAFETY: the caller promises that `context` is valid for a write.
     unsafe { put(context, pointer(owner.context)) }
+}
+
+pub(crate) unsafe fn context_v2(stream: CUstream, context: *mut CUcontext, green: *mut *mut c_void) -> Answer {
+    let (owner, _) = anywhere(stream)?;
+    // SAFETY: the caller promises that both are valid for a write.
+    unsafe {
+        put(context, pointer(owner.context))?;
+        put(green, std::ptr::null_mut())
+    }
+}
+
+pub(crate) unsafe fn device(stream: CUstream, device: *mut CUdevice) -> Answer {
+    anywhere(stream)?;
+    // SAFETY: the caller promises that `device` is valid for a write.
+    unsafe { put(device, super::device::ORDINAL) }
+}
+
+pub(crate) unsafe fn id(stream: CUstream, id: *mut u64) -> Answer {
+    let (context, stream) = anywhere(stream)?;
+    // A handle is given once; the default streams have theirs in every context.
+    let number = match stream.handle as u64 {
+        own @ ..=2 => context.id << 2 | own,
+        own => own,
+    };
+    // SAFETY: the caller promises that `id` is valid for a write.
+    unsafe { put(id, number) }
+}
+
+/// What `cuStreamSetAttribute` and its like take: advice on speed, which changes no result.
+fn check_attribute(which: c_uint) -> Answer {
+    match which {
+        launch_attribute::ACCESS_POLICY_WINDOW
+        | launch_attribute::SYNCHRONIZATION_POLICY
+        | launch_attribute::PRIORITY
+        | launch_attribute::MEM_SYNC_DOMAIN_MAP
+        | launch_attribute::MEM_SYNC_DOMAIN => Ok(()),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+pub(crate) unsafe fn get_attribute(stream: CUstream, which: c_uint, value: *mut CUlaunchAttributeValue) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    check_attribute(which)?;
+    let known = lock(&stream.attributes).get(&which).copied();
+    // SAFETY: the caller promises that `value` is valid for a write.
+    unsafe { put(value, known.unwrap_or(CUlaunchAttributeValue { words: [0; 16] })) }
+}
+
+pub(crate) unsafe fn set_attribute(stream: CUstream, which: c_uint, value: *const CUlaunchAttributeValue) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    check_attribute(which)?;
+    if value.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: not null, so valid for a read, the caller promises.
+    let value = unsafe { value.read_unaligned() };
+    lock(&stream.attributes).insert(which, value);
+    Ok(())
+}
+
+pub(crate) unsafe fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
+    let ((_, to), (_, from)) = (anywhere(to)?, anywhere(from)?);
+    let attributes = lock(&from.attributes).clone();
+    *lock(&to.attributes) = attributes;
+    Ok(())
 }
 
 pub(crate) unsafe fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {

@@ -5,7 +5,9 @@ use super::context::{self, Context, Work};
 use super::copy::{Copy, Fill};
 use super::event::Event;
 use super::graph::Graph;
+use super::graph::memory::Room;
 use super::kernel::Kernel;
+use super::memory;
 use super::queue::{self, Ticket, When};
 use super::state::lock;
 use super::stream::Stream;
@@ -26,6 +28,8 @@ pub(super) enum Task {
     /// Work is done one piece at a time, so whatever an event stands for has happened.
     Wait(Arc<Event>),
     Record(Arc<Event>),
+    Alloc(Arc<Room>),
+    Free(u64),
 }
 
 /// A call of the host.
@@ -63,6 +67,8 @@ impl Task {
             Task::Empty => graph_node_type::EMPTY,
             Task::Wait(_) => graph_node_type::WAIT_EVENT,
             Task::Record(_) => graph_node_type::EVENT_RECORD,
+            Task::Alloc(_) => graph_node_type::MEM_ALLOC,
+            Task::Free(_) => graph_node_type::MEM_FREE,
         }
     }
 
@@ -80,6 +86,19 @@ impl Task {
             Task::Fill(fill) => fill.run(),
             Task::Record(event) => {
                 event.happen();
+                Ok(())
+            }
+            Task::Alloc(room) => {
+                if let Err(code) = room.fill(context) {
+                    context.fail(code, "a graph's memory is more than is left".into());
+                }
+                Ok(())
+            }
+            Task::Free(address) => {
+                if memory::release(*address).is_err() {
+                    let story = format!("a graph frees {address:#x}, which is not allocated");
+                    context.fail(Code::INVALID_VALUE, story);
+                }
                 Ok(())
             }
             Task::Host(_) | Task::Child(_) | Task::Empty | Task::Wait(_) => Ok(()),

@@ -172,13 +172,13 @@ driver_api! { Cust:
         graph: CUgraph,
         dependencies: *const CUgraphNode,
         count: usize,
-        parameters: *mut c_void,
-    ) => unsupported;
+        parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    ) => graph::memory::add_alloc;
     cuGraphAddMemFreeNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
         dependencies: *const CUgraphNode,
         count: usize,
         address: CUdeviceptr,
-    ) => unsupported;
+    ) => graph::memory::add_free;
 }

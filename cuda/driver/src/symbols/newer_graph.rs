@@ -81,6 +81,11 @@ driver_api! { Ours:
         data: *const CUgraphEdgeData,
         count: usize,
     ) => graph::edge::remove_v2;
+    cuGraphMemAllocNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS) => graph::memory::get_alloc;
+    cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) => graph::memory::get_free;
+    cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::get_attribute;
+    cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::set_attribute;
+    cuDeviceGraphMemTrim(device: CUdevice) => graph::memory::trim;
     cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) => graph::exec::set_enabled;
     cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) => graph::exec::get_enabled;
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(

@@ -1,4 +1,4 @@
-//! Arrays, textures, surfaces, linking and external memory: functions that `cust` references, so that a program with
+//! Arrays, textures, surfaces and external memory: functions that `cust` references, so that a program with
 //! `cust` in it links, and that the emulated driver does not have.
 
 use crate::table::driver_api;
@@ -29,22 +29,4 @@ driver_api! { Cust:
         description: *const c_void,
     ) => unsupported;
     cuDestroyExternalMemory(memory: *mut c_void) => unsupported;
-    cuLinkCreate_v2(
-        count: c_uint,
-        options: *mut c_uint,
-        values: *mut *mut c_void,
-        state: *mut *mut c_void,
-    ) => unsupported;
-    cuLinkAddData_v2(
-        state: *mut c_void,
-        kind: c_uint,
-        data: *mut c_void,
-        size: usize,
-        name: *const c_char,
-        count: c_uint,
-        options: *mut c_uint,
-        values: *mut *mut c_void,
-    ) => unsupported;
-    cuLinkComplete(state: *mut c_void, cubin: *mut *mut c_void, size: *mut usize) => unsupported;
-    cuLinkDestroy(state: *mut c_void) => unsupported;
 }

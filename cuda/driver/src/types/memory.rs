@@ -71,6 +71,54 @@ pub struct CUmemLocation {
     pub id: c_int,
 }
 
+/// `CUipcEventHandle`, `CUipcMemHandle`: an object as another process gave it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUipcHandle {
+    /// 64 bytes without meaning to others.
+    pub reserved: [c_uchar; 64],
+}
+
+/// `CUctxCreateParams`: what a context is made with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_snake_case)]
+pub struct CUctxCreateParams {
+    /// How many multiprocessors it may use.
+    pub execAffinityParams: *mut c_void,
+    /// How many of these there are.
+    pub numExecAffinityParams: c_int,
+    /// What it shares with a graphics system.
+    pub cigParams: *mut c_void,
+}
+
+/// `CUdevprop`: a device's numbers, as they were asked for before there were attributes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(non_snake_case)]
+pub struct CUdevprop {
+    /// Threads of a block.
+    pub maxThreadsPerBlock: c_int,
+    /// Threads of a block in each direction.
+    pub maxThreadsDim: [c_int; 3],
+    /// Blocks of a grid in each direction.
+    pub maxGridSize: [c_int; 3],
+    /// Shared memory of a block, in bytes.
+    pub sharedMemPerBlock: c_int,
+    /// Constant memory, in bytes.
+    pub totalConstantMemory: c_int,
+    /// Lanes of a warp.
+    pub SIMDWidth: c_int,
+    /// Bytes between rows of a copy, at most.
+    pub memPitch: c_int,
+    /// Registers of a block.
+    pub regsPerBlock: c_int,
+    /// Clock in kHz.
+    pub clockRate: c_int,
+    /// What textures' addresses are multiples of.
+    pub textureAlign: c_int,
+}
+
 /// The numbers of `CUmemLocationType`.
 pub mod mem_location {
     /// A device.

@@ -3,6 +3,7 @@
 use super::program::{Cycle, Step, compile, run};
 use super::*;
 use crate::emulated::capture;
+use crate::emulated::memory;
 use crate::emulated::queue::{self, Ticket, When};
 use crate::emulated::stream;
 
@@ -22,6 +23,22 @@ pub(in crate::emulated) struct Exec {
     steps: Mutex<Vec<Step>>,
     /// The last launch that was left for later.
     launched: Mutex<Option<Ticket>>,
+}
+
+impl Exec {
+    /// Refuses a launch while memory that the last one allocated is there, unless the graph was to free it.
+    fn check_memory(&self, steps: &[Step]) -> Answer {
+        for step in steps {
+            let Task::Alloc(room) = &step.task else { continue };
+            if room.is_taken() {
+                if self.flags & AUTO_FREE == 0 {
+                    return Err(Code::INVALID_VALUE);
+                }
+                memory::release(room.address)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn find_exec(exec: CUgraphExec) -> Answer<Arc<Exec>> {
@@ -141,6 +158,12 @@ pub(crate) unsafe fn upload(exec: CUgraphExec, stream: CUstream) -> Answer {
 
 /// A graph of the steps, to be part of another one.
 fn as_graph(steps: &[Step], context: usize) -> Answer<Arc<Graph>> {
+    if steps
+        .iter()
+        .any(|step| matches!(step.task, Task::Alloc(_) | Task::Free(_)))
+    {
+        return Err(Code::NOT_SUPPORTED);
+    }
     let graph = Graph::new(context, true);
     let mut handles = Vec::with_capacity(steps.len());
     for step in steps {
@@ -164,6 +187,7 @@ pub(crate) unsafe fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
     let exec = find_exec(exec)?;
     let steps = lock(&exec.steps);
+    exec.check_memory(&steps)?;
     if let Some(mut recording) = capture::of(&stream)? {
         let child = as_graph(&steps, recording.graph_context())?;
         return recording.add(&context, Task::Child(child), false);
@@ -263,6 +287,14 @@ fn take_over(steps: &mut [Step], new: Vec<Step>) -> Result<(), Refusal> {
         if !Arc::ptr_eq(&old.context, &step.context) {
             let result = graph_exec_update_result::UNSUPPORTED_FUNCTION_CHANGE;
             return refuse(result, step.node, 0);
+        }
+        let same_memory = match (&old.task, &step.task) {
+            (Task::Alloc(a), Task::Alloc(b)) => Arc::ptr_eq(a, b),
+            (Task::Free(a), Task::Free(b)) => a == b,
+            _ => true,
+        };
+        if !same_memory {
+            return refuse(graph_exec_update_result::PARAMETERS_CHANGED, step.node, 0);
         }
     }
     for (old, step) in steps.iter_mut().zip(new) {
