@@ -301,6 +301,7 @@ fn host_and_event_nodes() {
     ok!(cuGraphExecEventRecordNodeSetEvent(exec, record, other));
     ok!(cuGraphExecEventWaitNodeSetEvent(exec, wait, other));
     ok!(cuGraphLaunch(exec, null_mut()));
+    ok!(cuCtxSynchronize());
     ok!(cuEventElapsedTime(&mut milliseconds, event, other));
     ok!(cuGraphEventRecordNodeSetEvent(record, other));
     ok!(cuGraphEventWaitNodeSetEvent(wait, other));

@@ -6,9 +6,6 @@ use crate::codes::{Answer, Code};
 use crate::types::*;
 use std::time::Instant;
 
-/// `CUjit_option` has this many options.
-const OPTIONS: c_uint = 38;
-
 /// A buffer of the caller's for the JIT's words.
 struct Log {
     buffer: *mut c_char,
@@ -82,9 +79,6 @@ pub(super) unsafe fn compile(
     }
     // SAFETY: the caller promises `count` options.
     let option = |at: usize| unsafe { *options.add(at) };
-    if (0..count as usize).any(|at| option(at) >= OPTIONS) {
-        return Err(Code::INVALID_VALUE);
-    }
     let [info, error] = [
         [jit_option::INFO_LOG_BUFFER, jit_option::INFO_LOG_BUFFER_SIZE_BYTES],
         [jit_option::ERROR_LOG_BUFFER, jit_option::ERROR_LOG_BUFFER_SIZE_BYTES],

@@ -54,7 +54,8 @@ fn left() -> Vec<Left> {
 /// How many things of each kind are still there.
 pub(super) fn counts() -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
-    for (_, object) in STATE.all() {
+    let is_own = |object: &Object| matches!(object, Object::Pool(pool) if pool::is_default(pool.handle));
+    for (_, object) in STATE.all().iter().filter(|(_, object)| !is_own(object)) {
         *counts.entry(object.kind()).or_default() += 1;
     }
     for (kind, count) in [

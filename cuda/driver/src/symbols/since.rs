@@ -17,15 +17,15 @@ pub(crate) fn since(symbol: &str) -> c_int {
 
 since! {
     11060:
+        cuLaunchKernelEx
         cuArrayGetMemoryRequirements cuGraphNodeGetEnabled cuGraphNodeSetEnabled
         cuMipmappedArrayGetMemoryRequirements;
     11070:
+        cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialClusterSize
         cuGraphAddBatchMemOpNode cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams
         cuGraphExecBatchMemOpNodeSetParams cuMemGetHandleForAddressRange cuModuleGetLoadingMode
         cuStreamBatchMemOp_v2 cuStreamWaitValue32_v2 cuStreamWaitValue64_v2 cuStreamWriteValue32_v2
         cuStreamWriteValue64_v2;
-    11080:
-        cuLaunchKernelEx cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialClusterSize;
     12000:
         cuCtxGetId cuGetProcAddress_v2 cuGraphAddKernelNode_v2 cuGraphExecGetFlags cuGraphExecKernelNodeSetParams_v2
         cuGraphExecUpdate_v2 cuGraphInstantiateWithParams cuGraphKernelNodeGetParams_v2
