@@ -44,7 +44,7 @@ pub(super) fn order(parts: &mut Parts<'_>, default: Order) -> Order {
         strong: true,
         ..Order::default()
     };
-    let order = match parts.any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
+    let mut order = match parts.any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
         None => default,
         Some("weak") => Order::default(),
         Some("acquire") => Order {
@@ -66,8 +66,13 @@ pub(super) fn order(parts: &mut Parts<'_>, default: Order) -> Order {
         }
         Some(_) => strong,
     };
-    parts.any(SCOPES);
+    order.wide = is_wide(parts.any(SCOPES));
     order
+}
+
+/// Whether a scope holds the whole device. Strong accesses that name none have the scope `.gpu`, or `.sys`.
+fn is_wide(scope: Option<&str>) -> bool {
+    !matches!(scope, Some("cta" | "cluster"))
 }
 
 /// Takes cache hints; whether a cache policy follows the operands.
@@ -202,8 +207,9 @@ fn fence(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     } else {
         parts.any(&["sc", "acq_rel", "acquire", "release"]);
         parts.drop_prefixed("sync_restrict::");
-        parts.one_of(SCOPES)?;
-        Fence::Memory
+        Fence::Memory {
+            wide: is_wide(Some(parts.one_of(SCOPES)?)),
+        }
     };
     d.ops.push(Op::Fence(fence));
     Ok(())
@@ -214,8 +220,8 @@ fn membar(d: &mut Decoder<'_>, parts: &mut Parts<'_>, _: &Source) -> Result {
         parts.one_of(&["alias"])?;
         d.ops.push(Op::Fence(Fence::Proxy));
     } else {
-        parts.one_of(&["cta", "gl", "sys"])?;
-        d.ops.push(Op::Fence(Fence::Memory));
+        let wide = is_wide(Some(parts.one_of(&["cta", "gl", "sys"])?));
+        d.ops.push(Op::Fence(Fence::Memory { wide }));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod held;
 mod matrices;
 mod mbarrier;
 mod order;
+mod race;
 mod report;
 mod schedule;
 mod shadow;
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(crate) waited: AtomicBool,
     /// Some CTA did so before it let its dependents start.
     pub(crate) waited_first: AtomicBool,
+    /// Who wrote what, and who knows of it.
+    pub(crate) books: race::Books,
 }
 
 impl Env<'_> {

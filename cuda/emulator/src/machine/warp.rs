@@ -1,6 +1,9 @@
 //! A warp: registers, and lanes in groups that share an instruction pointer.
 
-use super::clock::Clock;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::clock::{Abroad, Clock, Epoch};
 use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
 
@@ -61,6 +64,8 @@ pub(super) struct Warp {
     pub(super) clock: Clock,
     /// What it knew at its last memory fence: what its relaxed stores publish.
     pub(super) fence: Option<Clock>,
+    /// The same, for other clusters; none where that fence was not for the whole device.
+    pub(super) fence_abroad: Option<Arc<Abroad>>,
     /// What its relaxed loads have met: learnt at the next memory fence.
     pub(super) met: Option<Clock>,
     /// Like `fence`, for `fence.mbarrier_init`.
@@ -77,6 +82,8 @@ pub(super) struct Warp {
     pub(super) copies_read: u32,
     /// Matrix instructions of its warpgroup.
     pub(super) products: Products,
+    /// For each instruction that has written to global memory, when it last did, and that moment's number in the launch.
+    pub(super) moments: HashMap<u32, (Epoch, u32)>,
 }
 
 /// One lane's copies from shared memory to global memory.
@@ -110,6 +117,7 @@ impl Warp {
             live: threads,
             clock: Clock::default(),
             fence: None,
+            fence_abroad: None,
             met: None,
             init_fence: None,
             inits: Clock::default(),
@@ -118,6 +126,7 @@ impl Warp {
             bulk: Vec::new(),
             copies_read: 0,
             products: Products::default(),
+            moments: HashMap::new(),
         }
     }
 

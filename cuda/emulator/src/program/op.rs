@@ -189,6 +189,8 @@ pub(crate) struct Order {
     pub(crate) strong: bool,
     pub(crate) acquire: bool,
     pub(crate) release: bool,
+    /// Its scope holds the whole device, not only a CTA or a cluster.
+    pub(crate) wide: bool,
 }
 
 /// A load or store.
@@ -221,8 +223,8 @@ pub(crate) struct Prefetch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Orders memory accesses: acquire, release or both.
-    Memory,
+    /// Orders memory accesses: acquire, release or both; for the whole device if it is wide.
+    Memory { wide: bool },
     /// `fence.mbarrier_init.release.cluster`
     MbarrierInit,
     /// `fence.proxy.*`
