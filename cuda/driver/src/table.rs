@@ -2,6 +2,7 @@
 //! driver are made.
 
 use crate::codes::{Answer, Code, for_cust, number};
+use crate::emulated::context;
 use crate::report;
 use crate::select::{Driver, driver, is_library};
 use crate::types::{CUresult, c_void};
@@ -70,6 +71,9 @@ pub(crate) enum Way {
 /// The functions that put errors into words. They serve even where no driver can be chosen, so that the reason can be shown.
 const WORDS: [&CStr; 2] = [c"cuGetErrorName", c"cuGetErrorString"];
 
+/// The functions that serve before `cuInit`, and within a function of the host's that a stream calls.
+const ANYTIME: [&CStr; 4] = [c"cuInit", c"cuDriverGetVersion", WORDS[0], WORDS[1]];
+
 /// Finds the way of a symbol; the address in NVIDIA's library is looked up once and kept in `slot`.
 pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
     match driver() {
@@ -89,7 +93,13 @@ pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
 
 /// What the caller is told: the answer's code, or "unknown" where answering panicked (a panic must not cross into C).
 pub(crate) fn emulate(name: &CStr, callers: Callers, stream: NullStream, answer: impl FnOnce() -> Answer) -> CUresult {
-    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stream.during(answer)));
+    let answer = || {
+        if !ANYTIME.contains(&name) {
+            context::ready()?;
+        }
+        stream.during(answer)
+    };
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(answer));
     let code = number(answer.unwrap_or(Err(Code::UNKNOWN)));
     if code == Code::NOT_SUPPORTED.0 {
         report::unsupported(name);

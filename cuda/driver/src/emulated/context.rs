@@ -158,7 +158,7 @@ pub(super) fn in_host_function(run: impl FnOnce()) {
 }
 
 /// Refuses every call before `cuInit`, and those from within a stream's host function.
-pub(super) fn ready() -> Answer {
+pub(crate) fn ready() -> Answer {
     if !STATE.initialised.load(Ordering::Acquire) {
         return Err(Code::NOT_INITIALIZED);
     }
