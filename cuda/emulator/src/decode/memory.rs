@@ -12,7 +12,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("st", |d, p, s| access(d, p, s, false)),
     ("prefetch", prefetch),
     ("prefetchu", prefetch),
-    ("applypriority", |d, p, _| hint(d, p)),
+    ("applypriority", |d, p, s| advise(d, p, s, "L2::evict_normal")),
+    ("discard", |d, p, s| advise(d, p, s, "L2")),
     ("createpolicy", create_policy),
     ("fence", fence),
     ("membar", membar),
@@ -32,6 +33,7 @@ pub(super) fn space(parts: &mut Parts<'_>) -> Space {
         ("shared::cluster", Space::Cluster),
         ("param", Space::Param),
         ("param::entry", Space::Param),
+        ("param::func", Space::Param),
         ("local", Space::Local),
     ];
     let found = SPACES.iter().find(|(name, _)| parts.flag(name));
@@ -97,7 +99,12 @@ pub(super) fn without_policy<'s>(d: &mut Decoder<'_>, source: &'s Source, policy
 
 fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: bool) -> Result {
     let order = order(parts, Order::default());
-    let space = space(parts);
+    let constant = parts.left_with("const");
+    let of_kernel = parts.left_with("param::entry");
+    let mut space = space(parts);
+    if constant && !load {
+        return Err("constant memory cannot be written".into());
+    }
     let policy = hints(parts);
     let count = match parts.any(&["v2", "v4", "v8"]) {
         Some("v2") => 2,
@@ -109,8 +116,9 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
     if matches!(ty, Type::Pred | Type::B128) || ty.bytes() * count as u32 > 32 {
         return Err(no_type(ty));
     }
-    if space == Space::Param && !load {
-        return Err("parameters cannot be written".into());
+    // A function's own parameters are in its local memory.
+    if space == Space::Param && d.in_function && !of_kernel {
+        space = Space::Local;
     }
     let (value, address) = match (without_policy(d, source, policy)?, load) {
         ([value, address], true) | ([address, value], false) => (value, address),
@@ -135,8 +143,12 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
             (element, false) => Some(d.wide_source(element, ty)?),
         });
     }
+    let address = d.address(address, space)?;
+    if address.space == Space::Param && !load {
+        return Err("parameters cannot be written".into());
+    }
     let access = Access {
-        address: d.address(address, space)?,
+        address,
         bytes: ty.bytes(),
         sign_to,
         regs: regs.into(),
@@ -156,8 +168,10 @@ fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     if parts.flag("tensormap") {
         return super::tensor::prefetch_map(d, address, space);
     }
-    parts.drop_prefixed("L1");
-    parts.drop_prefixed("L2");
+    if !matches!(space, Space::Generic | Space::Global | Space::Local) {
+        return Err("prefetches are for global and local memory".into());
+    }
+    parts.one_of(&["L1", "L2", "L2::evict_last", "L2::evict_normal"])?;
     let prefetch = Prefetch {
         address: d.address(address, space)?,
         size: None,
@@ -166,11 +180,20 @@ fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     Ok(())
 }
 
-/// Instructions that only advise.
-fn hint(d: &mut Decoder<'_>, parts: &mut Parts<'_>) -> Result {
-    space(parts);
-    hints(parts);
-    d.ops.push(Op::Nop);
+/// Instructions about 128 bytes of global memory in a cache, without effect here. What `discard` leaves of the bytes is
+/// undefined, and what they were will do.
+fn advise(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, what: &str) -> Result {
+    parts.flag("global");
+    parts.one_of(&[what])?;
+    let [address, size] = d.operands(source)?;
+    if d.literal(size)? != 128 {
+        return Err("the size must be 128".into());
+    }
+    let advice = Prefetch {
+        address: d.address(address, Space::Global)?,
+        size: None,
+    };
+    d.ops.push(Op::Prefetch(Box::new(advice)));
     Ok(())
 }
 

@@ -87,7 +87,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             value[lane] = get(&self.warps[w].local, at + access.bytes as usize * i, access.bytes);
                         }
@@ -176,7 +176,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter().enumerate() {
                             let at = at + access.bytes as usize * i;
                             put(&mut self.warps[w].local, at, access.bytes, value[lane]);
@@ -237,7 +237,8 @@ impl Cluster<'_> {
                 for (i, &(d, b, c)) in atomic.elements.iter().enumerate() {
                     let operand = |reg| self.warps[w].read(self.env.constants, reg)[lane];
                     let (b, c) = (operand(b), operand(c));
-                    let new = |old| (atomic.f)(old, b, c);
+                    let f = if global { &atomic.in_global } else { &atomic.in_shared };
+                    let new = |old| f(old, b, c);
                     let old = if global {
                         let at = places[lane].at + u64::from(atomic.bytes) * i as u64;
                         self.view.allocation(places[lane]).update(at, atomic.bytes, new)
@@ -296,10 +297,11 @@ impl Cluster<'_> {
         trouble(FaultKind::OutOfBounds, lane, detail)
     }
 
-    fn local_at(&self, lane: usize, address: u64, bytes: u64) -> Result<usize> {
-        let size = self.env.program.local_bytes as usize;
+    fn local_at(&self, w: usize, lane: usize, address: u64, bytes: u64) -> Result<usize> {
+        let warp = &self.warps[w];
+        let size = warp.frames.get(warp.group().frame).top as usize;
         let at = inside(address, bytes, size).ok_or_else(|| outside(lane, "local", address, bytes, size))?;
-        Ok(lane * size + at)
+        Ok(lane * warp.local_size + at)
     }
 
     /// The rank and offset that a shared address means, for an access of so many bytes.

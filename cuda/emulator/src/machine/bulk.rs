@@ -275,7 +275,7 @@ impl Cluster<'_> {
                         object.last_copy = (flight.issuer, flight.lane, flight.site);
                         let epoch = Epoch::new(object.actor, object.landed, false);
                         if let Source::Shared { read, .. } = flight.from {
-                            object.has_read(read);
+                            object.has_happened(read);
                         }
                         cta.shadow.land(*at, flight.bytes, epoch, flight.site);
                     }

@@ -254,6 +254,10 @@ impl<'a> Cluster<'a> {
             Op::Bulk(bulk) => self.bulk(w, bulk, exec, site)?,
             Op::Tensor(tensor) => self.tensor(w, tensor, exec, site)?,
             Op::Matrices(matrices) => return self.matrices(w, matrices, exec, site),
+            Op::AsyncCopy(copy) => self.async_copy(w, copy, exec, site)?,
+            Op::AsyncCommit => self.async_commit(w, exec),
+            Op::AsyncWait { left } => self.async_wait(w, exec, *left),
+            Op::AsyncArrive { address, counted } => self.async_arrive(w, *address, *counted, exec, site)?,
             Op::BulkCommit => self.bulk_commit(w, exec),
             Op::BulkWait { left } => return Ok(self.bulk_wait(w, exec, *left)),
             Op::Mma(mma) => return self.mma(w, mma, exec),
@@ -284,6 +288,9 @@ impl<'a> Cluster<'a> {
                 self.warps[w].branch(exec, *target);
                 return Ok(Next::Moved);
             }
+            Op::Call(call) => return self.call(w, call, exec),
+            Op::Return => return Ok(self.ret(w, exec)),
+            Op::FrameAddress { d, offset } => self.frame_address(w, *d, *offset, exec),
             Op::BranchIndexed(index, targets) => return self.branch_indexed(w, *index, targets, exec),
             Op::Exit => return self.exit(w, exec),
             Op::Trap => {

@@ -2,13 +2,16 @@
 
 mod access;
 mod alu;
+mod async_copy;
 mod barrier;
 mod bulk;
+mod call;
 mod clock;
 mod cluster;
 mod collective;
 mod cta;
 mod descriptor;
+mod frames;
 mod global;
 mod held;
 mod matrices;

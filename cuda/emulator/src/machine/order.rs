@@ -17,6 +17,8 @@ pub(super) enum Actor {
     Warp(usize),
     /// A warp's bulk copies out of shared memory.
     Reader(usize),
+    /// A warp's `cp.async`.
+    Writer(usize),
     /// A warpgroup's matrix products.
     Multiplier,
     /// Copies that report to an mbarrier.
@@ -35,15 +37,20 @@ impl Cluster<'_> {
         FIRST_WARP + self.warps.len() + w
     }
 
+    /// The actor that a warp's `cp.async` are.
+    pub(super) fn writer(&self, w: usize) -> usize {
+        FIRST_WARP + 2 * self.warps.len() + w
+    }
+
     /// The actor that the matrix products of a warp's warpgroup are.
     pub(super) fn multiplier(&self, w: usize) -> usize {
         let warp = &self.warps[w];
-        FIRST_WARP + 2 * self.warps.len() + warp.cta * self.warpgroups + warp.index as usize / WARPGROUP
+        FIRST_WARP + 3 * self.warps.len() + warp.cta * self.warpgroups + warp.index as usize / WARPGROUP
     }
 
     /// The actor that the copies of the `n`-th mbarrier are.
     pub(super) fn copier(&self, n: usize) -> usize {
-        FIRST_WARP + 2 * self.warps.len() + self.ctas.len() * self.warpgroups + n
+        FIRST_WARP + 3 * self.warps.len() + self.ctas.len() * self.warpgroups + n
     }
 
     /// Who an actor is.
@@ -52,6 +59,7 @@ impl Cluster<'_> {
         match actor - FIRST_WARP {
             w if w < n => Actor::Warp(w),
             r if r < 2 * n => Actor::Reader(r - n),
+            c if c < 3 * n => Actor::Writer(c - 2 * n),
             _ if actor < self.copier(0) => Actor::Multiplier,
             _ => Actor::Copier,
         }

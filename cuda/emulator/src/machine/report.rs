@@ -65,6 +65,7 @@ impl Cluster<'_> {
         match self.who(epoch.actor()) {
             Actor::Warp(w) => name(w),
             Actor::Reader(w) => format!("a bulk copy of {}", name(w)),
+            Actor::Writer(w) => format!("a `cp.async` of {}", name(w)),
             Actor::Multiplier => "a matrix product".into(),
             Actor::Copier => "a bulk copy".into(),
         }
@@ -88,7 +89,7 @@ impl Cluster<'_> {
             Touch::Write => "writes",
             Touch::AsyncRead(_) if multiplies => "multiplies with",
             Touch::AsyncRead(_) => "copies from",
-            Touch::CopyWrite => "copies to",
+            Touch::CopyWrite | Touch::AsyncWrite(_) => "copies to",
         };
         let (kind, detail) = match objection {
             Objection::Unwritten => (
@@ -126,6 +127,10 @@ impl Cluster<'_> {
                 let (kind, remedy) = match self.who(other.actor()) {
                     Actor::Copier => (FaultKind::AsyncCopy, "wait on the copy's mbarrier first"),
                     Actor::Reader(_) => (FaultKind::AsyncCopy, "wait for the bulk group first"),
+                    Actor::Writer(_) => (
+                        FaultKind::AsyncCopy,
+                        "wait for it with `cp.async.wait_group` or an mbarrier, and let others know of that by a barrier",
+                    ),
                     Actor::Multiplier => (
                         FaultKind::AsyncMatrix,
                         "wait for it with `wgmma.wait_group`, and let whoever overwrites the bytes know of that by a barrier",
