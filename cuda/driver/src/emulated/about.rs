@@ -1,4 +1,4 @@
-//! What can be asked of the device besides its attributes: where it is, how it gets on with others, what it was asked in older times.
+//! What can be asked of the device besides its attributes: where it is, what it was asked in older times.
 
 use super::context::ready;
 use super::device::{self, check};
@@ -9,8 +9,6 @@ use std::ffi::CStr;
 
 /// On no bus; the address that a device's attributes come to.
 const BUS_ID: &CStr = c"0000:00:00.0";
-/// `CUdevice_P2PAttribute` ends here.
-const P2P_ATTRIBUTES: std::ops::RangeInclusive<c_uint> = 1..=5;
 /// `CUexecAffinityType` has one kind.
 const AFFINITIES: c_uint = 1;
 
@@ -62,26 +60,6 @@ pub(crate) unsafe fn properties(properties: *mut CUdevprop, device: CUdevice) ->
     };
     // SAFETY: the caller promises that `properties` is valid for a write.
     unsafe { put(properties, answer) }
-}
-
-/// A device is no peer of its own.
-pub(crate) unsafe fn can_access_peer(can: *mut c_int, device: CUdevice, peer: CUdevice) -> Answer {
-    ready()?;
-    check(device)?;
-    check(peer)?;
-    // SAFETY: the caller promises that `can` is valid for a write.
-    unsafe { put(can, 0) }
-}
-
-pub(crate) unsafe fn peer_attribute(value: *mut c_int, which: c_uint, from: CUdevice, to: CUdevice) -> Answer {
-    ready()?;
-    if value.is_null() || !P2P_ATTRIBUTES.contains(&which) {
-        return Err(Code::INVALID_VALUE);
-    }
-    check(from)?;
-    check(to)?;
-    // There is one device, so both are the same.
-    Err(Code::INVALID_DEVICE)
 }
 
 pub(crate) unsafe fn affinity_support(supported: *mut c_int, kind: c_uint, device: CUdevice) -> Answer {

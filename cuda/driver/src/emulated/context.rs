@@ -415,26 +415,6 @@ pub(crate) unsafe fn reset_persisting() -> Answer {
     current().map(|_| ())
 }
 
-/// The contexts that could reach each other's memory are on other devices, of which there are none; those of one device need no leave.
-pub(crate) unsafe fn enable_peer(peer: CUcontext, flags: c_uint) -> Answer {
-    let current = current()?;
-    let peer = STATE.find::<Context>(peer.addr())?;
-    if flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    Err(if peer.context == current.context {
-        Code::INVALID_CONTEXT
-    } else {
-        Code::PEER_ACCESS_UNSUPPORTED
-    })
-}
-
-pub(crate) unsafe fn disable_peer(peer: CUcontext) -> Answer {
-    current()?;
-    STATE.find::<Context>(peer.addr())?;
-    Err(Code::PEER_ACCESS_NOT_ENABLED)
-}
-
 pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> Answer {
     named(context)?;
     // SAFETY: the caller promises that `version` is valid for a write.

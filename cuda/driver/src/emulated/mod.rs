@@ -24,6 +24,7 @@ mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod occupancy;
+pub(crate) mod peer;
 pub(crate) mod pointer;
 pub(crate) mod pool;
 mod queue;

@@ -7,8 +7,8 @@ driver_api! { Ours:
     cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, device: CUdevice) => about::bus_id;
     cuDeviceGetByPCIBusId(device: *mut CUdevice, id: *const c_char) => about::by_bus_id;
     cuDeviceGetProperties(properties: *mut CUdevprop, device: CUdevice) => about::properties;
-    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) => about::can_access_peer;
-    cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_uint, from: CUdevice, to: CUdevice) => about::peer_attribute;
+    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) => peer::can_access_peer;
+    cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_uint, from: CUdevice, to: CUdevice) => peer::peer_attribute;
     cuDeviceGetExecAffinitySupport(supported: *mut c_int, kind: c_uint, device: CUdevice) => about::affinity_support;
     cuProfilerStart() => about::profiler;
     cuProfilerStop() => about::profiler;
@@ -32,8 +32,8 @@ driver_api! { Ours:
     cuCtxAttach(context: *mut CUcontext, flags: c_uint) => context::attach;
     cuCtxDetach(context: CUcontext) => context::detach;
     cuCtxResetPersistingL2Cache() => context::reset_persisting;
-    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) => context::enable_peer;
-    cuCtxDisablePeerAccess(peer: CUcontext) => context::disable_peer;
+    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) => peer::enable_peer;
+    cuCtxDisablePeerAccess(peer: CUcontext) => peer::disable_peer;
     cuStreamGetId / cuStreamGetId_ptsz(stream: CUstream, id: *mut u64) => stream::id;
     cuStreamGetDevice / cuStreamGetDevice_ptsz(stream: CUstream, device: *mut CUdevice) => stream::device;
     cuStreamGetCtx_v2 / cuStreamGetCtx_v2_ptsz(
