@@ -40,9 +40,12 @@ impl Bytes<'_> {
         }
     }
 
-    /// One of what there is.
+    /// One of what there is: half the time one of the last, which are more likely to be live.
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.next() % from.len()]
+        let byte = self.next();
+        let recent = &from[from.len().saturating_sub(3)..];
+        let from = if byte < 128 { from } else { recent };
+        from[byte % from.len()]
     }
 }
 
@@ -82,8 +85,16 @@ pub fn play(bytes: &[u8], ptx: &[u8], kernel: &std::ffi::CStr) {
     };
     let mut room = [0_u8; ROOM];
     let mut bytes = Bytes(bytes);
-    // SAFETY: a place for the result.
-    unsafe { make!(t.contexts, cuCtxCreate_v2(0, 0)) };
+    // A good start: a context with something of each kind that is needed often.
+    // SAFETY: places for the results.
+    unsafe {
+        make!(t.contexts, cuCtxCreate_v2(0, 0));
+        make!(t.modules, cuModuleLoadData(ptx.as_ptr().cast()));
+        make!(t.functions, cuModuleGetFunction(t.modules[1], kernel.as_ptr()));
+        make!(t.streams, cuStreamCreate(1));
+        make!(t.events, cuEventCreate(0));
+        make!(t.addresses, cuMemAlloc_v2(ROOM));
+    }
     while !bytes.0.is_empty() {
         step(&mut bytes, &mut t, &mut room, ptx, kernel);
     }
