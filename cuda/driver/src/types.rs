@@ -36,6 +36,8 @@ pub type CUevent = *mut c_void;
 pub type CUgraph = *mut c_void;
 /// A graph made ready to launch.
 pub type CUgraphExec = *mut c_void;
+/// An object that graphs keep.
+pub type CUuserObject = *mut c_void;
 /// A node of a graph.
 pub type CUgraphNode = *mut c_void;
 /// A function that a stream calls on the host.

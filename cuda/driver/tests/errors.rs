@@ -51,7 +51,8 @@ answers! { TO_ZEROS;
         cuGraphExecKernelNodeSetParams_v2 cuGraphGetEdges_v2 cuGraphNodeGetDependencies_v2
         cuGraphNodeGetDependentNodes_v2 cuGraphAddDependencies_v2 cuGraphRemoveDependencies_v2
         cuGraphMemAllocNodeGetParams cuGraphMemFreeNodeGetParams cuDeviceGetGraphMemAttribute
-        cuDeviceSetGraphMemAttribute cuGraphNodeSetEnabled cuGraphNodeGetEnabled cuGraphInstantiateWithParams
+        cuDeviceSetGraphMemAttribute cuGraphNodeSetEnabled cuUserObjectCreate cuUserObjectRetain cuUserObjectRelease cuGraphRetainUserObject cuGraphReleaseUserObject
+        cuGraphNodeGetEnabled cuGraphInstantiateWithParams
         cuGraphExecGetFlags cuGraphExecUpdate_v2 cuMemAllocPitch_v2 cuMemHostGetDevicePointer_v2
         cuStreamAttachMemAsync cuMemAdvise_v2 cuMemPrefetchAsync_v2 cuMemAllocFromPoolAsync cuDeviceGetDefaultMemPool
         cuDeviceGetMemPool cuDeviceSetMemPool cuMemPoolCreate cuMemPoolDestroy cuMemPoolTrimTo cuMemPoolGetAttribute

@@ -35,13 +35,13 @@ words! {
         cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags
         cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias cuTexRefGetMipmappedArray
         cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetMaxAnisotropy
-        cuTexRefSetMipmapFilterMode cuUserObjectRelease cuUserObjectRetain;
+        cuTexRefSetMipmapFilterMode;
     (a: usize, b: usize, c: usize):
         cuArrayGetMemoryRequirements cuArrayGetPlane cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal
         cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxGetDevResource cuDevResourceGenerateDesc
         cuDeviceGetDevResource cuDeviceGetLuid cuExternalMemoryGetMappedMipmappedArray
         cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams
-        cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecNodeSetParams cuGraphReleaseUserObject
+        cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecNodeSetParams
         cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedPointer_v2
         cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz cuGreenCtxGetDevResource
         cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLibraryGetUnifiedFunction cuLogsDumpToFile
@@ -53,7 +53,7 @@ words! {
         cuTexRefSetAddressMode cuTexRefSetArray cuTexRefSetFormat cuTexRefSetMipmappedArray;
     (a: usize, b: usize, c: usize, d: usize):
         cuDeviceGetHostAtomicCapabilities cuDeviceGetTexture1DLinearMaxWidth cuDeviceRegisterAsyncNotification
-        cuFuncSetBlockShape cuGraphRetainUserObject cuGraphicsSubResourceGetMappedArray cuGreenCtxCreate
+        cuFuncSetBlockShape cuGraphicsSubResourceGetMappedArray cuGreenCtxCreate
         cuGreenCtxStreamCreate cuLaunchGridAsync cuLibraryGetManaged cuLogsDumpToMemory cuMemCreate
         cuMemExportToShareableHandle cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle
         cuMemSetAccess cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_v2_ptsz cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds
@@ -70,8 +70,7 @@ words! {
         cuGraphAddExternalSemaphoresWaitNode cuGraphAddNode cuGraphConditionalHandleCreate cuMemAddressReserve
         cuMemBatchDecompressAsync cuMemDiscardBatchAsync cuMemGetHandleForAddressRange cuMemMap cuMemRangeGetAttribute
         cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoHAsync_v2
-        cuMemcpyAtoHAsync_v2_ptsz cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMulticastBindAddr
-        cuUserObjectCreate;
+        cuMemcpyAtoHAsync_v2_ptsz cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMulticastBindAddr;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize):
         cuDevSmResourceSplitByCount cuGraphAddNode_v2 cuMemRangeGetAttributes cuMulticastBindMem;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize):

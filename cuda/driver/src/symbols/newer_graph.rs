@@ -86,6 +86,22 @@ driver_api! { Ours:
     cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::get_attribute;
     cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::set_attribute;
     cuDeviceGraphMemTrim(device: CUdevice) => graph::memory::trim;
+    cuUserObjectCreate(
+        out: *mut CUuserObject,
+        object: *mut c_void,
+        destroy: CUhostFn,
+        count: c_uint,
+        flags: c_uint,
+    ) => graph::user::create;
+    cuUserObjectRetain(object: CUuserObject, count: c_uint) => graph::user::retain;
+    cuUserObjectRelease(object: CUuserObject, count: c_uint) => graph::user::release;
+    cuGraphRetainUserObject(
+        graph: CUgraph,
+        object: CUuserObject,
+        count: c_uint,
+        flags: c_uint,
+    ) => graph::user::graph_retain;
+    cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint) => graph::user::graph_release;
     cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) => graph::exec::set_enabled;
     cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) => graph::exec::get_enabled;
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(

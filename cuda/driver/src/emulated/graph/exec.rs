@@ -23,6 +23,7 @@ pub(in crate::emulated) struct Exec {
     steps: Mutex<Vec<Step>>,
     /// The last launch that was left for later.
     launched: Mutex<Option<Ticket>>,
+    users: user::Users,
 }
 
 impl Exec {
@@ -46,6 +47,16 @@ fn find_exec(exec: CUgraphExec) -> Answer<Arc<Exec>> {
     STATE.find(exec.addr())
 }
 
+/// Keeps what a graph and the graphs within keep.
+fn keep(users: &user::Users, graph: &Graph) {
+    users.share(&graph.users);
+    for node in lock(&graph.nodes).values() {
+        if let Task::Child(child) = &node.task {
+            keep(users, child);
+        }
+    }
+}
+
 /// Makes a graph executable and returns the handle.
 fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
     let graph = find(graph).map_err(|code| (code, None))?;
@@ -59,6 +70,8 @@ fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
         return Err((Code::NOT_SUPPORTED, None));
     }
     let steps = compile(&graph).map_err(|cycle| (Code::INVALID_VALUE, Some(cycle)))?;
+    let users = user::Users::default();
+    keep(&users, &graph);
     let handle = STATE.fresh();
     let exec = Exec {
         handle,
@@ -66,6 +79,7 @@ fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
         flags,
         steps: Mutex::new(steps),
         launched: Mutex::default(),
+        users,
     };
     STATE.insert(handle, Arc::new(exec));
     Ok(handle)
@@ -190,6 +204,7 @@ pub(crate) unsafe fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
     exec.check_memory(&steps)?;
     if let Some(mut recording) = capture::of(&stream)? {
         let child = as_graph(&steps, recording.graph_context())?;
+        child.users.share(&exec.users);
         return recording.add(&context, Task::Child(child), false);
     }
     let others: Vec<Ticket> = lock(&exec.launched).clone().into_iter().collect();

@@ -7,6 +7,7 @@ pub(crate) mod exec;
 pub(crate) mod memory;
 pub(crate) mod node;
 mod program;
+pub(crate) mod user;
 
 use super::context::{Context, current, ready};
 use super::state::{STATE, lock, pointer, put, put_if_wanted};
@@ -27,6 +28,7 @@ pub(super) struct Graph {
     capturing: AtomicBool,
     /// By handle: in the order in which they were added.
     nodes: Mutex<BTreeMap<usize, Node>>,
+    users: user::Users,
 }
 
 struct Node {
@@ -116,6 +118,7 @@ impl Graph {
             embedded,
             capturing: AtomicBool::new(false),
             nodes: Mutex::default(),
+            users: user::Users::default(),
         });
         STATE.insert(graph.handle, graph.clone());
         graph
@@ -154,6 +157,7 @@ impl Graph {
             return Err(Code::NOT_SUPPORTED);
         }
         let copy = Graph::new(context, embedded);
+        copy.users.share(&self.users);
         let originals = lock(&self.nodes);
         let handles: BTreeMap<usize, usize> = originals.keys().map(|&node| (node, STATE.fresh())).collect();
         for (original, node) in originals.iter() {
