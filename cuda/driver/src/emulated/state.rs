@@ -8,7 +8,7 @@ use super::device;
 use super::event::Event;
 use super::function::Function;
 use super::graph::exec::Exec;
-use super::graph::user::UserObject;
+use super::graph::user::Counted;
 use super::graph::{Graph, Named};
 use super::host;
 use super::library::{Library, LibraryKernel};
@@ -110,7 +110,7 @@ kinds! {
     Library "library";
     LibraryKernel "kernel of a library";
     Link "linker";
-    UserObject "object of a graph's" wrong: INVALID_VALUE;
+    Counted "object of a graph's" wrong: INVALID_VALUE;
 }
 
 /// Locks, whatever a panicking holder may have left: every holder leaves its data whole between statements.

@@ -8,7 +8,7 @@ const NO_DESTRUCTOR_SYNC: c_uint = 1;
 /// `CU_GRAPH_USER_OBJECT_MOVE`: the references are the caller's, who gives them away.
 const MOVE: c_uint = 1;
 
-pub(in crate::emulated) struct UserObject {
+pub(in crate::emulated) struct Counted {
     handle: usize,
     /// Of no context.
     pub(in crate::emulated) context: usize,
@@ -17,11 +17,11 @@ pub(in crate::emulated) struct UserObject {
 }
 
 // SAFETY: the caller who gave the object and its destructor has promised that any thread may call the one with the other.
-unsafe impl Send for UserObject {}
+unsafe impl Send for Counted {}
 // SAFETY: as above.
-unsafe impl Sync for UserObject {}
+unsafe impl Sync for Counted {}
 
-impl UserObject {
+impl Counted {
     fn retain(&self, count: usize) {
         *lock(&self.references) += count;
     }
@@ -33,7 +33,7 @@ impl UserObject {
         if *references == 0 {
             drop(references);
             // Where two release at once, one of them finds the last reference.
-            if STATE.remove::<UserObject>(self.handle).is_ok()
+            if STATE.remove::<Counted>(self.handle).is_ok()
                 && let Some(destroy) = self.object.r#fn
             {
                 // SAFETY: the caller has promised that the destructor takes the object.
@@ -46,10 +46,10 @@ impl UserObject {
 
 /// References that a graph holds, by the object's handle. They go with it.
 #[derive(Default)]
-pub(super) struct Users(Mutex<BTreeMap<usize, (Arc<UserObject>, usize)>>);
+pub(super) struct Users(Mutex<BTreeMap<usize, (Arc<Counted>, usize)>>);
 
 impl Users {
-    fn add(&self, object: Arc<UserObject>, count: usize) {
+    fn add(&self, object: Arc<Counted>, count: usize) {
         lock(&self.0).entry(object.handle).or_insert((object, 0)).1 += count;
     }
 
@@ -84,7 +84,7 @@ impl Drop for Users {
     }
 }
 
-fn find_object(object: CUuserObject) -> Answer<Arc<UserObject>> {
+fn find_object(object: CUuserObject) -> Answer<Arc<Counted>> {
     ready()?;
     STATE.find(object.addr())
 }
@@ -109,7 +109,7 @@ pub(crate) unsafe fn create(
     if out.is_null() || destroy.is_none() || flags != NO_DESTRUCTOR_SYNC {
         return Err(Code::INVALID_VALUE);
     }
-    let made = Arc::new(UserObject {
+    let made = Arc::new(Counted {
         handle: STATE.fresh(),
         context: 0,
         object: CUDA_HOST_NODE_PARAMS {
