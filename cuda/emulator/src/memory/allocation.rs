@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An allocation of device memory.
 pub(crate) struct Allocation {
@@ -184,6 +184,18 @@ impl Allocation {
                 Err(now) => old = now,
             }
         }
+    }
+
+    /// Replaces 16 bytes at a multiple of 16 by a function of them; returns what they were. Atomic among its like.
+    pub(crate) fn update_pair(&self, at: u64, f: impl Fn([u64; 2]) -> [u64; 2]) -> [u64; 2] {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let words = [self.word(at), self.word(at + 8)];
+        let old = words.map(|word| word.load(Relaxed));
+        for (word, new) in words.into_iter().zip(f(old)) {
+            word.store(new, Relaxed);
+        }
+        old
     }
 
     /// Reads bytes that lie inside the allocation.
