@@ -193,6 +193,25 @@ fn what_is_written_can_be_read() {
         (read.rows()[0].gpu.as_str(), read.rows()[0].source.as_str()),
         ("A GPU", "unknown")
     );
+    for (us, written) in [
+        (1e-9, Some(0.001)),
+        (f64::INFINITY, None),
+        (f64::NAN, None),
+        (-1.0, None),
+    ] {
+        let us = Some(us);
+        let row = Measurement {
+            us,
+            ..built_in().rows()[0].clone()
+        };
+        let read = Table::parse("itself", &Table::new(vec![row]).to_string()).unwrap();
+        assert_eq!(read.rows()[0].us, written);
+    }
+}
+
+/// A few, or more than one launch of every kernel can address.
+fn tokens() -> impl Strategy<Value = usize> {
+    prop_oneof![1usize..300, 1usize..40_000_000]
 }
 
 proptest! {
@@ -205,7 +224,7 @@ proptest! {
     /// Whatever a table says, what is planned is legal.
     #[test]
     fn any_row_gives_a_legal_plan(
-        at in 0usize..200, row_m in 1usize..300, m in 1usize..300, x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16, row_major: bool
+        at in 0usize..200, row_m in tokens(), m in tokens(), x in 0u64..32, cluster in 0usize..4, slices in 1usize..=16, row_major: bool
     ) {
         let shape = Shape::new(512, 640).unwrap();
         let few = gemvs().chain(routes()).map(Kernel::Gemv);
@@ -219,6 +238,10 @@ proptest! {
         if let Some(row) = first(&table, &request) {
             prop_assert!(plan_with(&row.kernel, &request, &Device::H200).unwrap().is_some());
         }
-        prop_assert!(plan(&request, &Device::H200).unwrap().is_some());
+        match plan(&request, &Device::H200) {
+            Ok(plan) => prop_assert!(plan.is_some()),
+            // A walk takes the least of all kernels at a time.
+            Err(err) => prop_assert!(matches!(err, Error::Grid { .. }) && m > 65_535 * 32, "{err}"),
+        }
     }
 }
