@@ -6,12 +6,13 @@
 //! * the longest of four streams: tiles from L2 into the busiest multiprocessor, weights from memory, the tensor cores' work there, and what
 //!   it takes to bring packed units into the order of K;
 //! * a start for each wave of CTAs;
-//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
+//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that;
+//! * a router's choice of experts.
 
 use super::measured::{self, Kernel, Op, Table};
 use super::{Verdict, device};
 use crate::{Error, Result, Shape};
-use kernels_gpu::instances::{Format, Gemm, Loads, Purpose, gemms};
+use kernels_gpu::instances::{Format, Gemm, Loads, Purpose, WARP, gemms};
 use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
 use std::fmt;
 
@@ -323,7 +324,15 @@ fn cost(division: &Division, request: &GemmRequest) -> f64 {
         (1, Purpose::Route) => device::JOIN,
         (slices, _) => device::JOIN + device::SLICE * slices as f64,
     };
-    tiles_in.max(weights_in).max(multiplied).max(decoded) + waves * device::CTA + clusters + joined
+    let chosen = match request.purpose {
+        Purpose::Product => 0.0,
+        Purpose::Route => {
+            // A CTA chooses for its share of the tile's tokens, with all its warps.
+            let share = m.min(instance.tokens()).div_ceil(cluster);
+            device::CHOICE * share.div_ceil(instance.threads() / WARP) as f64
+        }
+    };
+    tiles_in.max(weights_in).max(multiplied).max(decoded) + waves * device::CTA + clusters + joined + chosen
 }
 
 #[cfg(test)]

@@ -89,6 +89,9 @@ mod device {
     pub(super) const REDUCTION: f64 = 0.15;
     /// Microseconds that it takes to put sums together in global memory: to add them, to count, and to read them again.
     pub(super) const JOIN: f64 = 0.9;
+    /// Microseconds that a CTA takes to choose experts for one more token of each of its warps: instructions of the machine code, counted,
+    /// not timed.
+    pub(super) const CHOICE: f64 = 0.35;
     /// Microseconds that each slice of K adds to that, as all add to the same sums.
     pub(super) const SLICE: f64 = 0.05;
     /// Products of two BF16 values that a multiprocessor's tensor cores add up in a microsecond.

@@ -216,6 +216,7 @@ pub(super) const NO_GATE: GateArgs = GateArgs {
     score: 0,
     flags: 0,
     groups: 1,
+    group_size: 0,
     groups_kept: 1,
     scale: 1.0,
 };
