@@ -15,6 +15,13 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    const ALL: [Dtype; 3] = [Dtype::Bf16, Dtype::F16, Dtype::F32];
+
+    /// The type that safetensors files spell so.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
     /// Bytes per element.
     pub const fn bytes(self) -> usize {
         match self {

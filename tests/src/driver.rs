@@ -161,6 +161,22 @@ impl Launch {
     ///
     /// The kernel takes these parameters.
     pub unsafe fn run_on(&self, grid: [u32; 3], function: Function, parameters: &[*const c_void]) -> u32 {
+        // SAFETY: as the caller promises.
+        unsafe { self.run_in(null_mut(), grid, function, parameters) }
+    }
+
+    /// [`Launch::run_on`] on a stream.
+    ///
+    /// # Safety
+    ///
+    /// The kernel takes these parameters.
+    pub unsafe fn run_in(
+        &self,
+        stream: ffi::CUstream,
+        grid: [u32; 3],
+        function: Function,
+        parameters: &[*const c_void],
+    ) -> u32 {
         let attributes = [
             ffi::CUlaunchAttribute::cluster([self.cluster, 1, 1]),
             ffi::CUlaunchAttribute::programmatic_serialization(),
@@ -173,7 +189,7 @@ impl Launch {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: self.shared,
-            hStream: null_mut(),
+            hStream: stream,
             attrs: attributes.as_ptr(),
             numAttrs: if self.overlaps { 2 } else { 1 },
         };

@@ -1,5 +1,6 @@
 //! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
 
+pub mod chain;
 pub mod driver;
 pub mod exceptions;
 pub mod product;
@@ -7,7 +8,7 @@ pub mod route;
 pub mod router;
 
 use hopper_proj::convert::PackFormat;
-use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::instances::{Format, Gemv};
 use hopper_proj::raw::{self, Overlap};
@@ -173,6 +174,23 @@ pub fn lead(instance: &Gemv) -> usize {
 /// A shape that the test itself has chosen.
 pub fn shape(n: usize, k: usize) -> Shape {
     Shape::new(n, k).expect("a shape within bounds")
+}
+
+/// Unwritten memory for so many values.
+pub fn poisoned(len: usize) -> DeviceBuffer<u16> {
+    there(&vec![POISON; len])
+}
+
+/// Values in device memory.
+pub fn there<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
+    DeviceBuffer::from_slice(values).expect("memory")
+}
+
+/// The values that device memory holds.
+pub fn here<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Vec<T> {
+    let mut out = vec![T::default(); values.len()];
+    values.copy_to(&mut out).expect("a download");
+    out
 }
 
 /// The bits of values, for exact comparisons.

@@ -123,6 +123,11 @@ impl Device {
         Router::prepare(&self.engine, weights, shape, config, options).expect("a router goes to the device")
     }
 
+    /// A router of FP32 weights, prepared as routers are unless more is asked for.
+    pub fn fp32_router(&self, weights: &[f32], experts: usize, config: &RouterConfig) -> Router {
+        self.router(RouterWeights::Fp32(weights), experts, config, RouterOptions::default())
+    }
+
     /// Runs a router and returns everything that it gives, having made sure that nothing around it was written.
     pub fn route(&self, router: &Router, hidden: Hidden<'_>) -> Result<Routed> {
         let (m, shape, top_k) = (hidden.m, router.shape(), router.gate().top_k());

@@ -6,12 +6,9 @@ use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::instances::GEMV_BF16;
 use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
 use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
+use hopper_proj_tests::chain::{Chain, layers};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, POISON, Values, bits, check, data, shape};
-
-fn poisoned(len: usize) -> DeviceBuffer<u16> {
-    DeviceBuffer::from_slice(&vec![POISON; len]).unwrap()
-}
+use hopper_proj_tests::{Device, POISON, Values, bits, check, data, poisoned, shape};
 
 #[test]
 fn no_tokens_are_no_work() {
@@ -174,29 +171,15 @@ fn bytes_of_weights_may_start_anywhere() {
 #[test]
 fn a_chain_on_one_stream_waits_for_what_it_reads() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
-    let engine = &device.engine;
-    let sides = [96, 200, 72, 130];
+    let layers = layers(&mut values, &[96, 200, 72, 130], |w, shape| {
+        device.engine.prepare(w, shape)
+    });
     for m in [1, 8, 13, 32] {
-        let mut read = values.bf16(m * sides[0]);
-        let mut chain = vec![engine.upload(&read).unwrap()];
-        chain.extend(sides[1..].iter().map(|n| poisoned(m * n)));
-        let layers: Vec<_> = sides
-            .windows(2)
-            .map(|side| {
-                let (shape, w) = (shape(side[1], side[0]), values.bf16(side[1] * side[0]));
-                (shape, engine.prepare(&w, shape).unwrap(), w)
-            })
-            .collect();
-        for (at, (_, projection, _)) in layers.iter().enumerate() {
-            let [x, y] = chain.get_disjoint_mut([at, at + 1]).unwrap();
-            engine.project(projection, x, m, y, &device.stream).unwrap();
-        }
-        engine.synchronize(&device.stream).unwrap();
-        for ((shape, _, w), y) in layers.iter().zip(&chain[1..]) {
-            let y = engine.download(y).unwrap();
-            check(&y, &read, w, *shape, m).unwrap();
-            read = y;
-        }
+        let mut chain = Chain::new(&layers, m);
+        let x = chain.refresh(&mut values);
+        chain.queue(&device).unwrap();
+        device.engine.synchronize(&device.stream).unwrap();
+        chain.check(&device, x);
     }
 }
 

@@ -1,31 +1,18 @@
 //! Launches captured once and replayed on new values. A file of its own, one test at a time: while one captures, no other may use the
 //! context's default stream.
 
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
+use hopper_proj::cust::memory::CopyDestination as _;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::router::{Choices, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj::{Engine, Error, Graph, Projection, Shape, bf16};
-use hopper_proj_tests::{Device, POISON, Values, bits, check, shape};
+use hopper_proj::router::{Choices, RouterConfig, Score, Tokens};
+use hopper_proj::{Engine, Error, Graph, bf16};
+use hopper_proj_tests::chain::{Chain, Layer, layers};
+use hopper_proj_tests::{Device, Values, bits, here, poisoned, shape, there};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The right to use the device.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn poisoned(len: usize) -> DeviceBuffer<u16> {
-    DeviceBuffer::from_slice(&vec![POISON; len]).unwrap()
-}
-
-fn there<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
-    DeviceBuffer::from_slice(values).unwrap()
-}
-
-fn here<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Vec<T> {
-    let mut out = vec![T::default(); values.len()];
-    values.copy_to(&mut out).unwrap();
-    out
 }
 
 /// Launches a graph and waits for it.
@@ -35,46 +22,16 @@ fn replay(device: &Device, graph: &mut Graph) {
     device.engine.synchronize(&device.stream).unwrap();
 }
 
-/// One layer of a chain: its weights here and there.
-type Layer = (Shape, Projection, Vec<bf16>);
-
-/// Layers from each of these sides to the next, prepared in one way or another.
-fn layers(
-    values: &mut Values,
-    sides: &[usize],
-    prepare: impl Fn(&[bf16], Shape) -> hopper_proj::Result<Projection>,
-) -> Vec<Layer> {
-    let layer = |side: &[usize]| {
-        let (shape, w) = (shape(side[1], side[0]), values.bf16(side[1] * side[0]));
-        (shape, prepare(&w, shape).unwrap(), w)
-    };
-    sides.windows(2).map(layer).collect()
-}
-
 /// Captures a chain of projections, each on the result of the one before and overlapping it, and replays it many times.
 fn replay_chain(device: &Device, values: &mut Values, layers: &[Layer], m: usize, replays: usize) {
-    let (engine, stream) = (&device.engine, &device.stream);
-    let mut chain = vec![poisoned(m * layers[0].0.k())];
-    chain.extend(layers.iter().map(|(shape, ..)| poisoned(m * shape.n())));
-    let captured = engine.capture(stream, || {
-        layers.iter().enumerate().try_for_each(|(at, (_, projection, _))| {
-            let [x, y] = chain.get_disjoint_mut([at, at + 1]).expect("two buffers");
-            engine.project(projection, x, m, y, stream)
-        })
-    });
-    let mut graph = captured.unwrap();
-    let untouched = engine.download(&chain[1]).unwrap();
-    assert!(untouched.iter().all(|v| v.to_bits() == POISON), "captured, so not done");
+    let mut chain = Chain::new(layers, m);
+    let mut graph = device.engine.capture(&device.stream, || chain.queue(device)).unwrap();
+    assert!(chain.is_unwritten(device), "captured, so not done");
     for at in 0..replays {
-        let mut read = values.bf16(m * layers[0].0.k());
-        chain[0].copy_from(&bits(&read)).unwrap();
+        let x = chain.refresh(values);
         replay(device, &mut graph);
         if at % 10 == 0 {
-            for ((shape, _, w), y) in layers.iter().zip(&chain[1..]) {
-                let y = engine.download(y).unwrap();
-                check(&y, &read, w, *shape, m).unwrap();
-                read = y;
-            }
+            chain.check(device, x);
         }
     }
 }
@@ -106,8 +63,7 @@ fn a_router_is_replayed_on_new_values() {
     let (k, experts) = (128, 24);
     let weights = values.fp32(experts * k);
     let config = RouterConfig::new(Score::Softmax, 2);
-    let (weights_given, options) = (RouterWeights::Fp32(&weights), RouterOptions::default());
-    let router = device.router(weights_given, experts, &config, options);
+    let router = device.fp32_router(&weights, experts, &config);
     for m in [8, 48] {
         let mut x = engine.upload(&vec![bf16::NAN; m * k]).unwrap();
         let (mut ids, mut chosen) = (there(&vec![-9i32; m * 2]), there(&vec![f32::NAN; m * 2]));

@@ -39,12 +39,7 @@ fn logits_at_the_routers_shape_are_as_good_as_fp32() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (experts, k) = (256, 8192);
     let weights = values.fp32(experts * k);
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config(),
-        RouterOptions::default(),
-    );
+    let router = device.fp32_router(&weights, experts, &config());
     for m in [1, 5, 7, 8, 9, 16, 32, 33, 64, 100, 128, 129, 256, 1000] {
         let x = values.bf16(m * k);
         let error = check(&device, &router, &weights, Hidden::new(&x, m));
@@ -69,12 +64,7 @@ fn logits_of_other_shapes_are_as_good_as_fp32() {
         (1024, 64, &[3, 65]),
     ] {
         let weights = values.fp32(experts * k);
-        let router = device.router(
-            RouterWeights::Fp32(&weights),
-            experts,
-            &config(),
-            RouterOptions::default(),
-        );
+        let router = device.fp32_router(&weights, experts, &config());
         for &m in tokens {
             let x = values.bf16(m * k);
             let error = check(&device, &router, &weights, Hidden::new(&x, m));
@@ -108,7 +98,7 @@ fn logits_of_tiny_and_huge_weights_are_within_the_tolerance() {
     let config = RouterConfig::new(Score::Identity, 4);
     for exponent in [-120, -100, 100, 115] {
         let scaled: Vec<f32> = weights.iter().map(|w| w * 2f32.powi(exponent)).collect();
-        let router = device.router(RouterWeights::Fp32(&scaled), experts, &config, RouterOptions::default());
+        let router = device.fp32_router(&scaled, experts, &config);
         for m in [7, 40] {
             let x = values.bf16(m * k);
             let error = check(&device, &router, &scaled, Hidden::new(&x, m));
@@ -141,12 +131,7 @@ fn rows_of_different_magnitudes_do_not_disturb_each_other() {
         weights.iter_mut().for_each(|w| *w *= 2f32.powi(row as i32 * 12 - 118));
     }
     let config = RouterConfig::new(Score::Identity, 2);
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config,
-        RouterOptions::default(),
-    );
+    let router = device.fp32_router(&weights, experts, &config);
     for m in [2, 48] {
         let x = values.bf16(m * k);
         let logits = device.logits(&router, Hidden::new(&x, m)).unwrap();
@@ -191,12 +176,7 @@ fn x_may_lie_anywhere() {
     let config = RouterConfig::new(Score::Softmax, 3);
     for k in [128, 125] {
         let weights = values.fp32(experts * k);
-        let router = device.router(
-            RouterWeights::Fp32(&weights),
-            experts,
-            &config,
-            RouterOptions::default(),
-        );
+        let router = device.fp32_router(&weights, experts, &config);
         for m in [5, 37] {
             let x = values.bf16(m * k);
             let mask: Vec<u8> = (0..m).map(|t| (t % 5 != 1).into()).collect();

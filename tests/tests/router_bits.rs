@@ -2,7 +2,7 @@
 
 use hopper_cuda_driver::emulated::set_seed;
 use hopper_proj::plan::RoutePlan;
-use hopper_proj::router::{Choices, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::router::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{DriverInUse, cust::memory::CopyDestination as _, cust::memory::DeviceBuffer};
 use hopper_proj_tests::router::{Hidden, check_gate};
 use hopper_proj_tests::{Device, Values};
@@ -11,6 +11,12 @@ const SEEDS: u64 = 50;
 
 fn config() -> RouterConfig {
     RouterConfig::new(Score::Sigmoid, 4).groups(4, 2).renormalize()
+}
+
+/// A router in the deterministic mode.
+fn deterministic(device: &Device, weights: &[f32], experts: usize) -> Router {
+    let options = RouterOptions::default().deterministic();
+    device.router(RouterWeights::Fp32(weights), experts, &config(), options)
 }
 
 #[test]
@@ -22,12 +28,7 @@ fn fifty_seeds_agree_bit_for_bit_in_the_deterministic_mode() {
     // Two tiles of rows, and two of tokens.
     let (experts, k, m) = (24, 640, 40);
     let (weights, x) = (values.fp32(experts * k), values.bf16(m * k));
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config(),
-        RouterOptions::default().deterministic(),
-    );
+    let router = deterministic(&device, &weights, experts);
     let first = device.route(&router, Hidden::new(&x, m)).unwrap();
     check_gate(&first, router.gate(), None).unwrap();
     for seed in 0..SEEDS {
@@ -46,12 +47,7 @@ fn a_token_has_its_bits_whatever_is_around_it() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (experts, k, m) = (24, 512, 256);
     let (weights, x) = (values.fp32(experts * k), values.bf16(m * k));
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config(),
-        RouterOptions::default().deterministic(),
-    );
+    let router = deterministic(&device, &weights, experts);
     let all = device.route(&router, Hidden::new(&x, m)).unwrap();
     let some = |first: usize, m: usize, lead: usize, gap: usize| {
         let x = &x[first * k..(first + m) * k];
@@ -73,12 +69,7 @@ fn a_token_has_its_bits_whatever_is_around_it() {
         assert_eq!(part.logits, all.logits[own(experts)]);
     }
     // The fast mode gives few tokens the same bits.
-    let fast = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config(),
-        RouterOptions::default(),
-    );
+    let fast = device.fp32_router(&weights, experts, &config());
     let few = device.route(&fast, Hidden::new(&x[..32 * k], 32)).unwrap();
     assert_eq!(few.logits, all.logits[..32 * experts]);
 }
@@ -137,12 +128,7 @@ fn calls_that_share_sums_leave_them_as_they_were() {
         .map(hopper_proj::bf16::from_f32)
         .collect();
     let config = RouterConfig::new(Score::Softmax, 2);
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config,
-        RouterOptions::default(),
-    );
+    let router = device.fp32_router(&weights, experts, &config);
     let there = device.engine.upload(&x).unwrap();
     let plan = router.plan(Tokens::new(&there, m)).unwrap();
     assert!(

@@ -255,7 +255,7 @@ fn the_type_asked_for_is_the_type_computed() {
     let weights = [1.0f32, 0.0, 1.0 + 2f32.powi(-12), 0.0];
     let config = RouterConfig::new(Score::Identity, 2);
     let x = [bf16::ONE, bf16::ZERO];
-    let router = device.router(RouterWeights::Fp32(&weights), 2, &config, RouterOptions::default());
+    let router = device.fp32_router(&weights, 2, &config);
     let routed = device.route(&router, Hidden::new(&x, 1)).unwrap();
     assert_eq!(
         (routed.ids, routed.logits),

@@ -1,27 +1,16 @@
 //! Routers among other work: behind projections, and on a caller's own context and stream.
 
 use hopper_cuda_driver::emulated::set_seed;
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
 use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::instances::Format;
 use hopper_proj::plan::route_workspace;
 use hopper_proj::raw::{Kernels, Overlap, RouteCall, RouterMemory, RowMajor, Workspace};
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::router::{Choices, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::router::{Choices, RouterConfig, Score, Tokens};
 use hopper_proj::weights::split::Split;
 use hopper_proj::{Error, bf16};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, Values, bits, shape};
-
-fn there<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
-    DeviceBuffer::from_slice(values).unwrap()
-}
-
-fn here<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Vec<T> {
-    let mut out = vec![T::default(); values.len()];
-    values.copy_to(&mut out).unwrap();
-    out
-}
+use hopper_proj_tests::{Device, Values, bits, here, shape, there};
 
 /// The router reads what a projection has just written, and its own launches follow each other, while programmatic launches overlap.
 #[test]
@@ -32,12 +21,7 @@ fn a_router_waits_for_what_it_reads() {
     let config = RouterConfig::new(Score::Sigmoid, 3).renormalize();
     let (layer, weights) = (values.bf16(hidden * k), values.fp32(experts * hidden));
     let projection = engine.prepare_for_many(&layer, shape(hidden, k)).unwrap();
-    let router = device.router(
-        RouterWeights::Fp32(&weights),
-        experts,
-        &config,
-        RouterOptions::default(),
-    );
+    let router = device.fp32_router(&weights, experts, &config);
     for m in [4, 40] {
         for seed in 0..5 {
             set_seed(Some(seed));

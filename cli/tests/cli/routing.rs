@@ -208,6 +208,7 @@ fn what_cannot_be_routed_is_one_error_line() {
         &[
             Tensor::vector("short", Dtype::F32, 2, vec![0; 8]),
             Tensor::vector("ints", Dtype::I32, EXPERTS, vec![0; 4 * EXPERTS]),
+            Tensor::vector("nibbles", Dtype::F4, EXPERTS, vec![0; EXPERTS / 2]),
             Tensor::vector("tokens", Dtype::U8, 2, vec![1; 2]),
             Tensor::f32("matrix", [3, 4], |_| 1.0),
             Tensor {
@@ -310,13 +311,27 @@ fn what_cannot_be_routed_is_one_error_line() {
             None,
             "`ints` is I32; it must be F32, or BF16 or F16",
         ),
+        (
+            fp32_path,
+            &x,
+            name("bias", "nibbles"),
+            None,
+            "`nibbles` is F4; it must be F32, or BF16 or F16",
+        ),
+        (
+            fp32_path,
+            &x,
+            name("token_mask", "nibbles"),
+            None,
+            "`nibbles` is F4; it must be U8 or BOOL",
+        ),
         (fp32_path, &x, name("bias", "matrix"), None, "a vector of one dimension"),
         (
             fp32_path,
             &x,
             name("bias", "none"),
             None,
-            "no tensor `none`; its one-dimensional tensors are: ints, short, tokens",
+            "no tensor `none`; its one-dimensional tensors are: ints, nibbles, short, tokens",
         ),
         (fp32_path, &x, with(r#""bias": "nowhere:b""#), None, "no file nowhere:b"),
         (

@@ -162,6 +162,8 @@ pub enum FaultKind {
     UninitialisedShared,
     /// Two warps touch the same shared bytes without ordering, one of them writing.
     SharedRace,
+    /// Two warps, of one CTA or of two, touch the same global bytes in one launch without ordering, one of them writing.
+    GlobalRace,
     /// Asynchronous copies misused: read before their completion was seen, overwritten in flight, left in flight at exit.
     AsyncCopy,
     /// Asynchronous matrix products misused: registers touched before the wait, fences left out, matrices overwritten while
@@ -193,6 +195,7 @@ impl fmt::Display for FaultKind {
             FaultKind::Deadlock => "deadlock",
             FaultKind::UninitialisedShared => "shared memory read before it was written",
             FaultKind::SharedRace => "shared-memory race between warps",
+            FaultKind::GlobalRace => "global-memory race between warps",
             FaultKind::AsyncCopy => "misuse of an asynchronous copy",
             FaultKind::AsyncMatrix => "misuse of an asynchronous matrix product",
             FaultKind::PartialWarp => "aligned instruction in a partly active warp",

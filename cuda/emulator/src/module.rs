@@ -1,13 +1,17 @@
 //! A PTX module, parsed and decoded once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decode;
 use crate::error::PtxError;
 use crate::memory::Memory;
-use crate::parse::{self, Space};
-use crate::program::Program;
+use crate::parse::{self, Space, Var};
+use crate::program::{FUNCTION_STRIDE, FUNCTION_WINDOW, Program};
+
+/// Most instructions of functions, counted for each kernel that may call them.
+const MAX_FUNCTIONS: usize = 16 << 20;
 
 /// A PTX module, ready to launch its kernels.
 #[derive(Debug)]
@@ -19,6 +23,17 @@ pub struct Module {
     globals: Vec<GlobalInfo>,
     /// First bytes of each global.
     initial: Vec<Vec<u8>>,
+    /// Addresses among them: in which global, at which byte, of what, and bytes to add.
+    pointers: Vec<(usize, u64, Target, i64)>,
+}
+
+/// What an address in an initial value means.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// A global, by its number.
+    Variable(usize),
+    /// An address known from the start.
+    Address(u64),
 }
 
 /// What a launch needs to know of a kernel.
@@ -73,15 +88,42 @@ impl Module {
     pub fn parse(ptx: &str) -> Result<Module, PtxError> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let ast = parse::parse(ptx)?;
+        // What kernels share is decoded for each of them.
+        let mut budget = MAX_FUNCTIONS;
         let programs = ast
             .entries
             .iter()
-            .map(|entry| decode::decode(&ast, entry))
+            .map(|entry| decode::decode(&ast, entry, &mut budget))
             .collect::<Result<Vec<_>, _>>()?;
         let entries = (ast.entries.iter().zip(&programs))
             .map(|(entry, program)| EntryInfo::of(entry, program))
             .collect();
-        let variables = (ast.globals.into_iter()).filter(|var| matches!(var.space, Space::Global | Space::Const));
+        let functions: HashMap<&str, u32> = (ast.functions.iter().zip(0..))
+            .map(|(function, number)| (function.name.as_str(), number))
+            .collect();
+        let variables: Vec<Var> = (ast.globals.into_iter())
+            .filter(|var| matches!(var.space, Space::Global | Space::Const))
+            .collect();
+        let numbers: HashMap<&str, usize> = (variables.iter().enumerate())
+            .map(|(number, var)| (var.name.as_str(), number))
+            .collect();
+        let mut pointers = Vec::new();
+        for (variable, var) in variables.iter().enumerate() {
+            for pointer in &var.pointers {
+                let name = pointer.name.as_str();
+                let target = match (numbers.get(name), functions.get(name)) {
+                    (Some(&number), _) => Target::Variable(number),
+                    (None, Some(&number)) => Target::Address(FUNCTION_WINDOW + u64::from(number) * FUNCTION_STRIDE),
+                    (None, None) => {
+                        return Err(PtxError {
+                            line: pointer.line,
+                            message: format!("`{name}` is no variable in global or constant memory, and no function"),
+                        });
+                    }
+                };
+                pointers.push((variable, pointer.at, target, pointer.offset));
+            }
+        }
         let (mut globals, mut initial) = (Vec::new(), Vec::new());
         for var in variables {
             if var.external || var.size == 0 {
@@ -104,6 +146,7 @@ impl Module {
             programs,
             globals,
             initial,
+            pointers,
         })
     }
 
@@ -148,6 +191,15 @@ impl Module {
                     return None;
                 };
                 addresses.push(address);
+            }
+            for &(variable, at, target, offset) in &self.pointers {
+                let address = match target {
+                    Target::Variable(number) => addresses[number],
+                    Target::Address(address) => address,
+                };
+                let value = address.wrapping_add_signed(offset);
+                // It lies inside the global, whose initial bytes it is among.
+                memory.write(addresses[variable] + at, &value.to_le_bytes()).ok()?;
             }
             Some(addresses)
         })

@@ -9,11 +9,11 @@ mod vector;
 pub use output::{Routed, write_bf16, write_routed};
 pub use vector::Vector;
 
+use crate::container::{self, Header, Tensor};
 use crate::weights::cast;
 use crate::weights::window12::PackedTensors;
-use crate::{Dtype, Error, Result, Shape, container};
+use crate::{Dtype, Error, Result, Shape};
 use half::{bf16, f16};
-use safetensors::tensor::{Metadata, SafeTensors, TensorInfo};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,8 @@ pub enum Cast {
 pub struct Checkpoint {
     path: PathBuf,
     map: memmap2::Mmap,
-    metadata: Metadata,
+    header: Header,
+    /// Where in the file the data starts.
     data: usize,
 }
 
@@ -39,15 +40,16 @@ impl Checkpoint {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let map = container::map(&path)?;
-        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(|err| Error::Format {
+        let (header, data) = Header::read(&map).map_err(|reason| Error::Format {
             path: path.clone(),
-            reason: err.to_string(),
+            reason,
         })?;
+        let data = map.len() - data.len();
         Ok(Checkpoint {
             path,
             map,
-            metadata,
-            data: 8 + header,
+            header,
+            data,
         })
     }
 
@@ -71,19 +73,17 @@ impl Checkpoint {
 
     /// The names of the tensors of so many dimensions, sorted.
     fn names(&self, dimensions: usize) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .metadata
-            .tensors()
-            .into_iter()
-            .filter(|(_, t)| t.shape.len() == dimensions)
-            .map(|(name, _)| name)
+        let tensors = self.header.tensors.iter();
+        let mut names: Vec<String> = tensors
+            .filter(|tensor| tensor.shape.len() == dimensions)
+            .map(|tensor| tensor.name.clone())
             .collect();
         names.sort();
         names
     }
 
     /// The tensor of that name; without a name, the only one of so many dimensions, which the error calls `kind`.
-    fn find(&self, name: Option<&str>, dimensions: usize, kind: &'static str) -> Result<(String, &TensorInfo)> {
+    fn find(&self, name: Option<&str>, dimensions: usize, kind: &'static str) -> Result<&Tensor> {
         let missing = |problem| Error::NoTensor {
             path: self.path.clone(),
             problem,
@@ -105,52 +105,39 @@ impl Checkpoint {
                 }
             }
         };
-        match self.metadata.info(&name) {
-            Some(info) => Ok((name, info)),
-            None => Err(missing(format!("there is no tensor `{name}`"))),
-        }
+        let mut tensors = self.header.tensors.iter();
+        tensors
+            .find(|tensor| tensor.name == name)
+            .ok_or_else(|| missing(format!("there is no tensor `{name}`")))
     }
 
     /// A tensor's bytes, where they are as many as its shape and element size want.
-    fn bytes(&self, name: &str, info: &TensorInfo, size: usize) -> Result<&[u8]> {
-        let (from, to) = info.data_offsets;
-        let len = info.shape.iter().try_fold(size, |len, &side| len.checked_mul(side));
+    fn bytes(&self, tensor: &Tensor, size: usize) -> Result<&[u8]> {
+        let Tensor { name, shape, range, .. } = tensor;
+        let len = shape.iter().try_fold(size, |len, &side| len.checked_mul(side));
         self.map
             .get(self.data..)
-            .and_then(|data| data.get(from..to))
+            .and_then(|data| data.get(range.clone()))
             .filter(|data| Some(data.len()) == len)
             .ok_or_else(|| Error::Format {
                 path: self.path.clone(),
-                reason: format!(
-                    "tensor `{name}` of shape {:?} has bytes {from}..{to} of the data",
-                    info.shape
-                ),
+                reason: format!("tensor `{name}` of shape {shape:?} has bytes {range:?} of the data"),
             })
     }
 
     /// The matrix of that name; without a name, the only two-dimensional tensor of the file.
     pub fn matrix(&self, name: Option<&str>) -> Result<Matrix<'_>> {
-        let (name, info) = self.find(name, 2, "matrix")?;
-        let &[rows, cols] = info.shape.as_slice() else {
-            return Err(Error::NotMatrix {
-                path: self.path.clone(),
-                name,
-                shape: info.shape.clone(),
-            });
+        let tensor = self.find(name, 2, "matrix")?;
+        let (path, name) = (self.path.clone(), tensor.name.clone());
+        let &[rows, cols] = tensor.shape.as_slice() else {
+            let shape = tensor.shape.clone();
+            return Err(Error::NotMatrix { path, name, shape });
         };
-        let dtype = match info.dtype {
-            safetensors::Dtype::BF16 => Dtype::Bf16,
-            safetensors::Dtype::F16 => Dtype::F16,
-            safetensors::Dtype::F32 => Dtype::F32,
-            other => {
-                return Err(Error::UnknownDtype {
-                    path: self.path.clone(),
-                    name,
-                    given: format!("{other:?}"),
-                });
-            }
+        let given = tensor.dtype.clone();
+        let Some(dtype) = Dtype::named(&given) else {
+            return Err(Error::UnknownDtype { path, name, given });
         };
-        let data = self.bytes(&name, info, dtype.bytes())?;
+        let data = self.bytes(tensor, dtype.bytes())?;
         Ok(Matrix {
             name,
             dtype,

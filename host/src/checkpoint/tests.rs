@@ -121,6 +121,72 @@ fn other_types_and_other_ranks_are_named() {
     assert!(err.contains("shape [1]"), "{err}");
 }
 
+/// Types that take no whole bytes are in good files too.
+#[test]
+fn a_type_that_is_not_read_is_told_from_a_broken_file() {
+    let types = ["F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "I64", "C64"];
+    let sizes = [4, 6, 6, 8, 64, 64];
+    for (dtype, bits) in types.into_iter().zip(sizes) {
+        let bytes = 4 * bits / 8;
+        let (matrix, vector) = (
+            tensor("w", dtype, "[2,2]", 0, bytes),
+            tensor("b", dtype, "[4]", bytes, 2 * bytes),
+        );
+        let file = file(&format!("{{{matrix},{vector}}}"), &vec![0; 2 * bytes]);
+        let open = file.open().unwrap();
+        let err = open.matrix(None).unwrap_err();
+        assert!(
+            matches!(&err, Error::UnknownDtype { given, .. } if given == dtype),
+            "{err}"
+        );
+        let vector = open.vector(None).unwrap();
+        for err in [vector.to_f32().unwrap_err(), vector.to_mask().unwrap_err()] {
+            assert!(
+                matches!(&err, Error::VectorDtype { given, .. } if given == dtype),
+                "{err}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_vector_gives_what_its_type_holds() {
+    let header = [
+        tensor("f32", "F32", "[2]", 0, 8),
+        tensor("f16", "F16", "[2]", 8, 12),
+        tensor("bf16", "BF16", "[2]", 12, 16),
+        tensor("u8", "U8", "[3]", 16, 19),
+        tensor("bool", "BOOL", "[1]", 19, 20),
+    ];
+    let halves = [0x00, 0x3c, 0x00, 0xc0];
+    let truncated = [0x80, 0x3f, 0x00, 0xc0];
+    let data = [&floats(&[1.0, -2.0])[..], &halves, &truncated, &[7, 0, 1], &[1]].concat();
+    let file = file(&format!("{{{}}}", header.join(",")), &data);
+    let open = file.open().unwrap();
+    let vector = |name| open.vector(Some(name)).unwrap();
+    for name in ["f32", "f16", "bf16"] {
+        assert_eq!(vector(name).to_f32().unwrap(), [1.0, -2.0], "{name}");
+        assert!(vector(name).to_mask().is_err(), "{name}");
+    }
+    assert_eq!(vector("u8").to_mask().unwrap(), [7, 0, 1]);
+    assert_eq!(vector("bool").to_mask().unwrap(), [1]);
+    assert!(vector("u8").to_f32().is_err());
+}
+
+/// Which of the two would be read is nobody's guess.
+#[test]
+fn two_tensors_of_one_name_are_refused() {
+    let twice = [tensor("w", "BF16", "[2]", 0, 4), tensor("w", "BF16", "[2]", 4, 8)];
+    // One way to write a name is as good as another.
+    let spelled = [twice[0].clone(), twice[1].replace('w', "\\u0077")];
+    for header in [twice, spelled] {
+        let file = file(&format!("{{{}}}", header.join(",")), &[0; 8]);
+        let err = file.open().err().expect("it is refused").to_string();
+        let path = file.path().display().to_string();
+        assert!(err.contains("two tensors `w`") && err.contains(&path), "{err}");
+    }
+}
+
 #[test]
 fn slices_are_checked() {
     let file = file(&format!("{{{}}}", tensor("w", "BF16", "[2,3]", 0, 12)), &[0; 12]);

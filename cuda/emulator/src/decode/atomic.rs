@@ -14,6 +14,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("red", |d, p, s| atomic(d, p, s, false)),
 ];
 
+const NAMES: &[&str] = &["and", "or", "xor", "exch", "cas", "add", "inc", "dec", "min", "max"];
+
 fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: bool) -> Result {
     let order = order(
         parts,
@@ -22,6 +24,7 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
             ..Order::default()
         },
     );
+    let constant = parts.left_with("const");
     let space = space(parts);
     let policy = hints(parts);
     let count = match parts.any(&["v2", "v4", "v8"]) {
@@ -30,15 +33,31 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
         Some(_) => 8,
         None => 1,
     };
-    let name = parts.one_of(&["and", "or", "xor", "exch", "cas", "add", "inc", "dec", "min", "max"])?;
-    parts.flag("noftz");
+    let name = parts.one_of(NAMES)?;
+    let noftz = parts.flag("noftz");
     let ty = parts.ty()?;
-    let f = combine(name, ty).ok_or_else(|| no_type(ty))?;
-    if space == Space::Param || space == Space::Local {
-        return Err("atomics are for global and shared memory".into());
+    let half = matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2);
+    if half != noftz {
+        let does = if half { "wants" } else { "has no" };
+        return Err(format!("an atomic on .{ty} {does} `.noftz`"));
     }
-    if count > 1 && (ty.bytes() * count as u32 > 16 || !matches!(name, "add" | "min" | "max")) {
-        return Err(no_type(ty));
+    let fits = match (count, ty) {
+        (1, Type::B16) => name == "cas",
+        (1, _) => ty.bits() >= 32 && !half || half && name == "add",
+        (2 | 4, Type::F32) => name == "add",
+        (2 | 4, Type::F16x2 | Type::Bf16x2) | (_, Type::F16 | Type::Bf16) => matches!(name, "add" | "min" | "max"),
+        _ => false,
+    };
+    if !fits || !returns && matches!(name, "exch" | "cas") {
+        let many = if count > 1 { format!(".v{count}") } else { String::new() };
+        return Err(format!("there is no `.{name}` on {many}.{ty}"));
+    }
+    let combines = |flush| combine(name, ty, flush).ok_or_else(|| no_type(ty));
+    if constant
+        || matches!(space, Space::Param | Space::Local)
+        || count > 1 && !matches!(space, Space::Global | Space::Generic)
+    {
+        return Err("atomics are for global and shared memory, vectors for global memory".into());
     }
     let mut operands = without_policy(d, source, policy)?.iter();
     let mut next = || operands.next().ok_or("an operand is missing");
@@ -65,15 +84,16 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
         address: d.address(address, space)?,
         bytes: ty.bytes(),
         elements: elements.into(),
-        f,
+        in_global: combines(true)?,
+        in_shared: combines(false)?,
         order,
     };
     d.ops.push(Op::Atomic(Box::new(atomic)));
     Ok(())
 }
 
-/// What an operation makes of the old value and its operands.
-pub(super) fn combine(name: &str, ty: Type) -> Option<Combine> {
+/// What an operation makes of the old value and its operands. `flush`: sums of F32 lose their subnormals.
+pub(super) fn combine(name: &str, ty: Type, flush: bool) -> Option<Combine> {
     let bits = ty.bits();
     if let Some(int) = int_of(ty) {
         let untyped = matches!(ty, Type::B16 | Type::B32 | Type::B64);
@@ -106,9 +126,19 @@ pub(super) fn combine(name: &str, ty: Type) -> Option<Combine> {
         ..Selection::default()
     };
     let f: Box<dyn Fn(u64, u64) -> u64 + Send + Sync> = match name {
-        "add" => Box::new(move |a, b| num::add(format, a, b, Mode::default())),
-        "min" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(false))),
-        "max" if format != Format::F64 => Box::new(move |a, b| num::select(format, a, b, selection(true))),
+        "add" => {
+            let mode = Mode {
+                flush: flush && format == Format::F32,
+                ..Mode::default()
+            };
+            Box::new(move |a, b| num::add(format, a, b, mode))
+        }
+        "min" if !matches!(format, Format::F32 | Format::F64) => {
+            Box::new(move |a, b| num::select(format, a, b, selection(false)))
+        }
+        "max" if !matches!(format, Format::F32 | Format::F64) => {
+            Box::new(move |a, b| num::select(format, a, b, selection(true)))
+        }
         _ => return None,
     };
     Some(if packed {

@@ -5,7 +5,7 @@ use super::operand::{format_of, no_type};
 use super::parts::Parts;
 use super::{Decoder, Result, Rule};
 use crate::num::approx::{self, Function};
-use crate::num::{self, Format, Mode, Selection};
+use crate::num::{self, Format, Mode, Rounding, Selection};
 use crate::parse::{Inst as Source, Type};
 use crate::program::{Compare, Lane1, Lane2, Lane3, Op};
 
@@ -36,15 +36,31 @@ fn format(ty: Type) -> Result<(Format, bool)> {
     }
 }
 
-/// Takes the qualifiers that change a result.
-pub(super) fn mode(parts: &mut Parts<'_>) -> Mode {
-    Mode {
-        rounding: parts.rounding().unwrap_or_default(),
-        flush: parts.flag("ftz"),
-        saturate: parts.flag("sat"),
-        relu: parts.flag("relu"),
-        finite: parts.flag("satfinite"),
+/// Whether an instruction must say how it rounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rounded {
+    Optionally,
+    Explicitly,
+}
+
+/// Takes the qualifiers that change a result, as far as arithmetic on a type has them.
+fn mode(parts: &mut Parts<'_>, ty: Type, rounded: Rounded) -> Result<Mode> {
+    let rounding = parts.rounding();
+    if rounding.is_none() && rounded == Rounded::Explicitly {
+        return Err("a rounding such as `.rn` is missing".into());
     }
+    let mut mode = Mode::rounded(rounding.unwrap_or_default());
+    let directed = matches!(ty, Type::F32 | Type::F64);
+    if mode.rounding == Rounding::NearestAway || mode.rounding != Rounding::Nearest && !directed {
+        return Err(format!("arithmetic on .{ty} has no such rounding"));
+    }
+    let half = matches!(ty, Type::F16 | Type::F16x2);
+    let brain = matches!(ty, Type::Bf16 | Type::Bf16x2);
+    mode.flush = (ty == Type::F32 || half) && parts.flag("ftz");
+    mode.saturate = (ty == Type::F32 || half) && parts.flag("sat");
+    // Only `fma` has it.
+    mode.relu = rounded == Rounded::Explicitly && (half || brain) && !mode.saturate && parts.flag("relu");
+    Ok(mode)
 }
 
 /// Lifts a function of a format, a mode and values to lanes, the plain F32 case as code of its own.
@@ -71,7 +87,7 @@ macro_rules! lift {
 }
 
 pub(super) fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type, minus: bool) -> Result {
-    let (kind, mode) = (format(ty)?, mode(parts));
+    let (kind, mode) = (format(ty)?, mode(parts, ty, Rounded::Optionally)?);
     let f: Lane2 = if minus {
         lift!(lanes2, kind, mode, |f, m, a, b| num::sub(f, a, b, m))
     } else {
@@ -81,24 +97,38 @@ pub(super) fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, t
 }
 
 pub(super) fn product(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type) -> Result {
-    let (kind, mode) = (format(ty)?, mode(parts));
+    let (kind, mode) = (format(ty)?, mode(parts, ty, Rounded::Optionally)?);
     d.binary(source, ty, lift!(lanes2, kind, mode, |f, m, a, b| num::mul(f, a, b, m)))
 }
 
 pub(super) fn fused(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type) -> Result {
-    let (kind, mode) = (format(ty)?, mode(parts));
+    let (kind, mode) = (format(ty)?, mode(parts, ty, Rounded::Explicitly)?);
     let f: Lane3 = lift!(lanes3, kind, mode, |f, m, a, b, c| num::fma(f, a, b, c, m));
     d.ternary(source, ty, [ty; 3], f)
 }
 
 pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type) -> Result {
-    let approximate = parts.flag("approx");
-    // Approximate too, but for divisors of every size: correctly rounded here.
-    parts.flag("full");
-    let mode = mode(parts);
+    let approximate = if ty == Type::F32 {
+        parts.any(&["approx", "full"])
+    } else {
+        None
+    };
     let f = match ty {
-        Type::F32 if approximate => lanes2(move |a, b| approx::div_approx(a, b, mode.flush)),
-        Type::F32 | Type::F64 => lift!(lanes2, format(ty)?, mode, |f, m, a, b| num::div(f, a, b, m)),
+        Type::F32 if approximate == Some("approx") => {
+            let flush = parts.flag("ftz");
+            lanes2(move |a, b| approx::div_approx(a, b, flush))
+        }
+        Type::F32 | Type::F64 => {
+            // `.full` is approximate too, but for divisors of every size: correctly rounded here.
+            let mode = match approximate {
+                Some(_) => Mode {
+                    flush: parts.flag("ftz"),
+                    ..Mode::default()
+                },
+                None => mode(parts, ty, Rounded::Explicitly)?,
+            };
+            lift!(lanes2, format(ty)?, mode, |f, m, a, b| num::div(f, a, b, m))
+        }
         _ => return Err(no_type(ty)),
     };
     d.binary(source, ty, f)
@@ -108,7 +138,7 @@ pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Sour
 pub(super) fn sign(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type, negate: bool) -> Result {
     let kind = format(ty)?;
     let mode = Mode {
-        flush: parts.flag("ftz"),
+        flush: matches!(ty, Type::F32 | Type::F16 | Type::F16x2) && parts.flag("ftz"),
         ..Mode::default()
     };
     let f: Lane1 = if negate {
@@ -121,11 +151,16 @@ pub(super) fn sign(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, 
 
 pub(super) fn extreme(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, ty: Type, largest: bool) -> Result {
     let (format, packed) = format(ty)?;
+    let narrow = ty != Type::F64;
+    let xorsign_abs = narrow && parts.flag("xorsign");
+    if xorsign_abs {
+        parts.one_of(&["abs"])?;
+    }
     let selection = Selection {
         largest,
-        nan: parts.flag("NaN"),
-        xorsign_abs: parts.flag("xorsign") && parts.flag("abs"),
-        flush: parts.flag("ftz"),
+        nan: narrow && parts.flag("NaN"),
+        xorsign_abs,
+        flush: narrow && format != Format::Bf16 && parts.flag("ftz"),
     };
     let pick = move |a, b| num::select(format, a, b, selection);
     if source.operands.len() == 4 && ty == Type::F32 {
@@ -150,16 +185,36 @@ fn root(
     let approximate = parts.flag("approx");
     let ty = parts.ty()?;
     let (format, packed) = format(ty)?;
-    let mode = mode(parts);
-    let flush = mode.flush;
-    let f = match (approximate, exact, format) {
-        (true, _, Format::F64) => lanes1(move |a| approx::approximate_upper(function, a, flush)),
-        (true, _, _) if packed => {
-            lanes1(move |a| on_halves([a], |[a]| approx::approximate(function, format, a, flush)))
+    if !approximate {
+        let exact = exact.filter(|_| matches!(ty, Type::F32 | Type::F64));
+        let exact = exact.ok_or_else(|| format!("`.approx` is missing, or .{ty} is not supported here"))?;
+        let mode = mode(parts, ty, Rounded::Explicitly)?;
+        if mode.saturate {
+            return Err("`.sat` is not supported here".into());
         }
-        (true, _, _) => lanes1(move |a| approx::approximate(function, format, a, flush)),
-        (false, Some(exact), Format::F32 | Format::F64) => lanes1(move |a| exact(format, a, mode)),
-        _ => return Err("`.approx` is missing".into()),
+        return d.unary(source, ty, lanes1(move |a| exact(format, a, mode)));
+    }
+    let known = match function {
+        Function::Ex2 | Function::Tanh => ty != Type::F64,
+        // In double precision, only the upper half of the result.
+        Function::Rcp | Function::Rsqrt => matches!(ty, Type::F32 | Type::F64),
+        Function::Sqrt | Function::Sin | Function::Cos | Function::Lg2 => ty == Type::F32,
+    };
+    if !known {
+        return Err(no_type(ty));
+    }
+    let flush = match (function, format) {
+        (Function::Tanh, _) | (_, Format::F16) => false,
+        (Function::Ex2, Format::Bf16) | (Function::Rcp, Format::F64) => {
+            parts.one_of(&["ftz"])?;
+            true
+        }
+        _ => parts.flag("ftz"),
+    };
+    let f = match format {
+        Format::F64 => lanes1(move |a| approx::approximate_upper(function, a, flush)),
+        _ if packed => lanes1(move |a| on_halves([a], |[a]| approx::approximate(function, format, a, flush))),
+        _ => lanes1(move |a| approx::approximate(function, format, a, flush)),
     };
     d.unary(source, ty, f)
 }
@@ -196,7 +251,8 @@ fn testp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     let compare = Compare {
         f: lanes2(move |a, _| u64::from(test(a & magnitude, infinity, least_normal))),
         d: Some(d.pred_target(to)?),
-        not_d: None,
+        second: None,
+        second_d: None,
         a,
         b: a,
         with: None,

@@ -67,8 +67,22 @@ impl Decoder<'_> {
     }
 }
 
+/// A type that integer arithmetic has: signed or unsigned, of 16, 32 or 64 bits.
 fn int(ty: Type) -> Result<Int> {
-    int_of(ty).filter(|int| int.bits > 8).ok_or_else(|| no_type(ty))
+    let untyped = matches!(ty, Type::B16 | Type::B32 | Type::B64);
+    int_of(ty)
+        .filter(|int| int.bits > 8 && !untyped)
+        .ok_or_else(|| no_type(ty))
+}
+
+/// Such a type of 32 or 64 bits.
+fn wide_int(ty: Type) -> Result<Int> {
+    int(ty).ok().filter(|int| int.bits > 16).ok_or_else(|| no_type(ty))
+}
+
+/// Such a type with a sign.
+fn signed_int(ty: Type) -> Result<Int> {
+    int(ty).ok().filter(|int| int.signed).ok_or_else(|| no_type(ty))
 }
 
 /// The type of both halves of a packed integer type.
@@ -93,7 +107,7 @@ fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, kind: CarryK
         let [to, a, b] = d.operands(source)?;
         let carry = Carry {
             kind,
-            bits: int(ty)?.bits,
+            bits: wide_int(ty)?.bits,
             reads,
             writes,
             d: d.target(to, ty.bits())?,
@@ -148,7 +162,7 @@ fn multiply(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: bo
         let [to, a, b, c] = d.operands(source)?;
         let carry = Carry {
             kind,
-            bits: int.bits,
+            bits: wide_int(ty)?.bits,
             reads,
             writes,
             d: d.target(to, ty.bits())?,
@@ -262,7 +276,7 @@ fn magnitude(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, negate
     if int_of(ty).is_none() {
         return float::sign(d, parts, source, ty, negate);
     }
-    let int = int(ty)?;
+    let int = signed_int(ty)?;
     let f = move |a: u64| {
         let value = int.extend(a) as i64;
         low_bits(
@@ -281,10 +295,10 @@ fn extreme(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, largest:
     let ty = parts.ty()?;
     let (int, packed) = match (int_of(ty), halves(ty)) {
         (_, Some(half)) => (half, true),
-        (Some(int), _) => (int, false),
+        (Some(_), _) => (int(ty)?, false),
         _ => return float::extreme(d, parts, source, ty, largest),
     };
-    let relu = parts.flag("relu");
+    let relu = matches!(ty, Type::S32 | Type::S16x2) && parts.flag("relu");
     let pick = move |a: u64, b: u64| {
         let (x, y) = (int.extend(a), int.extend(b));
         let less = if int.signed { (x as i64) < y as i64 } else { x < y };
@@ -322,7 +336,7 @@ fn reverse(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resul
 fn find(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let shift_amount = parts.flag("shiftamt");
     let ty = parts.ty()?;
-    let int = int(ty)?;
+    let int = wide_int(ty)?;
     let [to, a] = d.operands(source)?;
     let f = lanes1(move |a| bits::find_leading(a, int.bits, int.signed, shift_amount).into());
     let op = Op::Lane1(f, d.target(to, 32)?, d.source(a, ty)?);
@@ -338,14 +352,17 @@ fn find_nth(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
 
 fn extract(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let ty = parts.ty()?;
-    let int = int(ty)?;
+    let int = wide_int(ty)?;
     let f = move |a, at: u64, len: u64| bits::extract(a, at as u32, len as u32, int.bits, int.signed);
     d.ternary(source, ty, [ty, Type::U32, Type::U32], lanes3(f))
 }
 
 fn insert(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let ty = parts.ty()?;
-    let width = int(ty)?.bits;
+    let width = match ty {
+        Type::B32 | Type::B64 => ty.bits(),
+        _ => return Err(no_type(ty)),
+    };
     let [to, a, b, at, len] = d.operands(source)?;
     let f = lanes4(move |a, b, at, len| low_bits(bits::insert(a, b, at as u32, len as u32, width), width));
     let sources = [
@@ -362,17 +379,23 @@ fn insert(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result
 fn extend(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let clamp = parts.one_of(&["clamp", "wrap"])? == "clamp";
     let ty = parts.ty()?;
-    let signed = int(ty)?.signed;
-    let f = move |a: u64, width: u64| bits::extend_from(a as u32, width as u32, clamp, signed).into();
-    d.binary(source, ty, lanes2(f))
+    let signed = wide_int(ty)?.signed;
+    if ty.bits() != 32 {
+        return Err(no_type(ty));
+    }
+    let f = lanes2(move |a: u64, width: u64| bits::extend_from(a as u32, width as u32, clamp, signed).into());
+    let [to, a, width] = d.operands(source)?;
+    let op = Op::Lane2(f, d.target(to, 32)?, d.source(a, ty)?, d.source(width, Type::U32)?);
+    d.ops.push(op);
+    Ok(())
 }
 
 fn mask(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let clamp = parts.one_of(&["clamp", "wrap"])? == "clamp";
-    let ty = parts.ty()?;
+    parts.one_of(&["b32"])?;
     d.binary(
         source,
-        ty,
+        Type::B32,
         lanes2(move |at, width| bits::mask(at as u32, width as u32, clamp).into()),
     )
 }
@@ -398,7 +421,16 @@ fn dot(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, four: bool) 
 }
 
 /// What comparing two integers of a type says, as 0 or 1.
-pub(super) fn comparison(int: Int, name: &str) -> Option<Lane2> {
+pub(super) fn comparison(ty: Type, int: Int, name: &str) -> Option<Lane2> {
+    let known = match (name, ty) {
+        ("eq" | "ne", _) => true,
+        (_, Type::B16 | Type::B32 | Type::B64) => false,
+        ("lo" | "ls" | "hi" | "hs", _) => !int.signed,
+        _ => true,
+    };
+    if !known {
+        return None;
+    }
     macro_rules! compare {
         ($op:tt) => {
             if int.signed {

@@ -26,7 +26,7 @@ impl Lowered {
     }
 
     fn leaves(&self) -> bool {
-        matches!(self.ops.last(), Some(Op::Exit | Op::Trap))
+        matches!(self.ops.last(), Some(Op::Exit | Op::Trap | Op::Return))
     }
 
     /// Whether it may lead to the next instruction.
@@ -67,7 +67,20 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
         graph.exits.push(last.leaves());
     }
     let order = graph.order();
-    program.post = graph.post_dominators();
+    // Numbers of blocks, and of their intervals, go on from those of what is laid out already. The intervals of n blocks take
+    // less than 2n numbers.
+    let (first, first_block) = (program.code.len(), program.post.len());
+    let post = graph.post_dominators();
+    let blocks_here = 0..starts.len() as u32;
+    let post = if post.is_empty() {
+        blocks_here.map(|block| (block, block + 1)).collect()
+    } else {
+        post
+    };
+    let offset = 2 * first_block as u32;
+    program
+        .post
+        .extend(post.into_iter().map(|(at, end)| (at + offset, end + offset)));
 
     let mut blocks: Vec<Vec<Lowered>> = Vec::with_capacity(starts.len());
     let mut rest = lowered.into_iter();
@@ -108,10 +121,12 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
                 names_matrix_registers: false,
             });
         }
-        program.block_of.resize(program.code.len(), block as u32);
+        program
+            .block_of
+            .resize(program.code.len(), (first_block + block) as u32);
     }
     let place = |target: u32| new_start[block_at[target as usize]];
-    for inst in &mut program.code {
+    for inst in &mut program.code[first..] {
         match &mut inst.op {
             Op::Jump(target) | Op::Branch(target) => *target = place(*target),
             Op::BranchIndexed(_, targets) => targets.iter_mut().for_each(|target| *target = place(*target)),

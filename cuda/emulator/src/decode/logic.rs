@@ -5,8 +5,8 @@ use super::operand::{low_bits, no_type};
 use super::parts::Parts;
 use super::{Decoder, Result, Rule};
 use crate::num::bits;
-use crate::parse::{Inst as Source, Type};
-use crate::program::{Logic, Op, PredSource};
+use crate::parse::{Inst as Source, Operand, Type};
+use crate::program::{Compare, Logic, Op, PredSource};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("and", |d, p, s| logic(d, p, s, |a, b, _| a & b, |a, b| a & b)),
@@ -63,14 +63,45 @@ fn cnot(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
 }
 
 fn lop3(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
+    let logic: Option<Logic> = match parts.any(&["and", "or"]) {
+        None => None,
+        Some("and") => Some(|a, b, _| a & b),
+        Some(_) => Some(|a, b, _| a | b),
+    };
     parts.one_of(&["b32"])?;
-    let [to, a, b, c, table] = d.operands(source)?;
+    let (fixed, with) = match (&source.operands[..], logic) {
+        ([fixed @ .., with], Some(logic)) => (fixed, Some((logic, d.pred_source(with)?))),
+        (fixed, _) => (fixed, None),
+    };
+    let [to, a, b, c, table] = fixed else {
+        return Err("a destination, three sources, a table, and after `.and` or `.or` a predicate are wanted".into());
+    };
     let table = u8::try_from(d.literal(table)?).map_err(|_| "the table must be a constant from 0 to 255")?;
     let f = lanes3(move |a, b, c| bits::lop3(a as u32, b as u32, c as u32, table).into());
     let sources = [a, b, c].map(|operand| d.source(operand, Type::B32));
     let [a, b, c] = sources;
-    let op = Op::Lane3(f, d.target(to, 32)?, a?, b?, c?);
-    d.ops.push(op);
+    let Some(with) = with else {
+        let op = Op::Lane3(f, d.target(to, 32)?, a?, b?, c?);
+        d.ops.push(op);
+        return Ok(());
+    };
+    let Operand::Pair(..) = to else {
+        return Err("a register and a predicate are wanted: `d|p`".into());
+    };
+    let (to, p) = d.target_and_pred(to, 32)?;
+    let result = d.temporary();
+    d.ops.push(Op::Lane3(f, result, a?, b?, c?));
+    d.ops.extend(to.map(|to| Op::Lane1(lanes1(|a| a), to, result)));
+    // Last, since it may write the predicate that guards the instruction.
+    d.ops.push(Op::Compare(Box::new(Compare {
+        f: lanes2(|a, _| u64::from(a != 0)),
+        d: p,
+        second: None,
+        second_d: None,
+        a: result,
+        b: result,
+        with: Some(with),
+    })));
     Ok(())
 }
 

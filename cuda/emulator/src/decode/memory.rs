@@ -12,7 +12,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("st", |d, p, s| access(d, p, s, false)),
     ("prefetch", prefetch),
     ("prefetchu", prefetch),
-    ("applypriority", |d, p, _| hint(d, p)),
+    ("applypriority", |d, p, s| advise(d, p, s, "L2::evict_normal")),
+    ("discard", |d, p, s| advise(d, p, s, "L2")),
     ("createpolicy", create_policy),
     ("fence", fence),
     ("membar", membar),
@@ -32,6 +33,7 @@ pub(super) fn space(parts: &mut Parts<'_>) -> Space {
         ("shared::cluster", Space::Cluster),
         ("param", Space::Param),
         ("param::entry", Space::Param),
+        ("param::func", Space::Param),
         ("local", Space::Local),
     ];
     let found = SPACES.iter().find(|(name, _)| parts.flag(name));
@@ -44,7 +46,7 @@ pub(super) fn order(parts: &mut Parts<'_>, default: Order) -> Order {
         strong: true,
         ..Order::default()
     };
-    let order = match parts.any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
+    let mut order = match parts.any(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"]) {
         None => default,
         Some("weak") => Order::default(),
         Some("acquire") => Order {
@@ -66,8 +68,13 @@ pub(super) fn order(parts: &mut Parts<'_>, default: Order) -> Order {
         }
         Some(_) => strong,
     };
-    parts.any(SCOPES);
+    order.wide = is_wide(parts.any(SCOPES));
     order
+}
+
+/// Whether a scope holds the whole device. Strong accesses that name none have the scope `.gpu`, or `.sys`.
+fn is_wide(scope: Option<&str>) -> bool {
+    !matches!(scope, Some("cta" | "cluster"))
 }
 
 /// Takes cache hints; whether a cache policy follows the operands.
@@ -92,7 +99,12 @@ pub(super) fn without_policy<'s>(d: &mut Decoder<'_>, source: &'s Source, policy
 
 fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: bool) -> Result {
     let order = order(parts, Order::default());
-    let space = space(parts);
+    let constant = parts.left_with("const");
+    let of_kernel = parts.left_with("param::entry");
+    let mut space = space(parts);
+    if constant && !load {
+        return Err("constant memory cannot be written".into());
+    }
     let policy = hints(parts);
     let count = match parts.any(&["v2", "v4", "v8"]) {
         Some("v2") => 2,
@@ -104,8 +116,9 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
     if matches!(ty, Type::Pred | Type::B128) || ty.bytes() * count as u32 > 32 {
         return Err(no_type(ty));
     }
-    if space == Space::Param && !load {
-        return Err("parameters cannot be written".into());
+    // A function's own parameters are in its local memory.
+    if space == Space::Param && d.in_function && !of_kernel {
+        space = Space::Local;
     }
     let (value, address) = match (without_policy(d, source, policy)?, load) {
         ([value, address], true) | ([address, value], false) => (value, address),
@@ -130,8 +143,12 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
             (element, false) => Some(d.wide_source(element, ty)?),
         });
     }
+    let address = d.address(address, space)?;
+    if address.space == Space::Param && !load {
+        return Err("parameters cannot be written".into());
+    }
     let access = Access {
-        address: d.address(address, space)?,
+        address,
         bytes: ty.bytes(),
         sign_to,
         regs: regs.into(),
@@ -151,8 +168,10 @@ fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     if parts.flag("tensormap") {
         return super::tensor::prefetch_map(d, address, space);
     }
-    parts.drop_prefixed("L1");
-    parts.drop_prefixed("L2");
+    if !matches!(space, Space::Generic | Space::Global | Space::Local) {
+        return Err("prefetches are for global and local memory".into());
+    }
+    parts.one_of(&["L1", "L2", "L2::evict_last", "L2::evict_normal"])?;
     let prefetch = Prefetch {
         address: d.address(address, space)?,
         size: None,
@@ -161,11 +180,20 @@ fn prefetch(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     Ok(())
 }
 
-/// Instructions that only advise.
-fn hint(d: &mut Decoder<'_>, parts: &mut Parts<'_>) -> Result {
-    space(parts);
-    hints(parts);
-    d.ops.push(Op::Nop);
+/// Instructions about 128 bytes of global memory in a cache, without effect here. What `discard` leaves of the bytes is
+/// undefined, and what they were will do.
+fn advise(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, what: &str) -> Result {
+    parts.flag("global");
+    parts.one_of(&[what])?;
+    let [address, size] = d.operands(source)?;
+    if d.literal(size)? != 128 {
+        return Err("the size must be 128".into());
+    }
+    let advice = Prefetch {
+        address: d.address(address, Space::Global)?,
+        size: None,
+    };
+    d.ops.push(Op::Prefetch(Box::new(advice)));
     Ok(())
 }
 
@@ -202,8 +230,9 @@ fn fence(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     } else {
         parts.any(&["sc", "acq_rel", "acquire", "release"]);
         parts.drop_prefixed("sync_restrict::");
-        parts.one_of(SCOPES)?;
-        Fence::Memory
+        Fence::Memory {
+            wide: is_wide(Some(parts.one_of(SCOPES)?)),
+        }
     };
     d.ops.push(Op::Fence(fence));
     Ok(())
@@ -214,8 +243,8 @@ fn membar(d: &mut Decoder<'_>, parts: &mut Parts<'_>, _: &Source) -> Result {
         parts.one_of(&["alias"])?;
         d.ops.push(Op::Fence(Fence::Proxy));
     } else {
-        parts.one_of(&["cta", "gl", "sys"])?;
-        d.ops.push(Op::Fence(Fence::Memory));
+        let wide = is_wide(Some(parts.one_of(&["cta", "gl", "sys"])?));
+        d.ops.push(Op::Fence(Fence::Memory { wide }));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod atomic;
 mod bulk;
+mod call;
 mod convert;
 mod float;
 mod flow;
@@ -14,9 +15,11 @@ mod layout;
 mod logic;
 mod matrices;
 mod memory;
+mod mma;
 mod moves;
 mod operand;
 mod parts;
+mod place;
 mod predicate;
 mod sync;
 mod tensor;
@@ -25,9 +28,13 @@ mod wgmma;
 use std::collections::HashMap;
 
 use crate::error::PtxError;
-use crate::parse::{Entry, Inst as Source, Module, Space as VarSpace, Type, Var};
-use crate::program::{FULL, Lanes, Op, PredSource, Program, Relocation, SHARED_BASE, Site};
+use crate::parse::{Entry, Inst as Source, Module, Type};
+use crate::program::{FULL, Function, Lanes, Op, PredSource, Program, Relocation, Site};
+use call::Unit;
 use parts::Parts;
+use place::Symbol;
+
+pub(crate) use place::MAX_LOCAL;
 
 /// Why something cannot be decoded.
 type Refusal = String;
@@ -49,27 +56,29 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     bulk::RULES,
     matrices::RULES,
     sync::RULES,
+    mma::RULES,
+    call::RULES,
     wgmma::RULES,
 ];
 
-/// Most registers of one kernel; every warp has room for all of them.
-const MAX_REGISTERS: usize = 1 << 16;
-/// Most static shared memory: the hardware's limit for declared variables.
-const MAX_SHARED: u64 = 48 * 1024;
-/// Most local memory of a thread.
-const MAX_LOCAL: u64 = 512 * 1024;
-/// What dynamic shared memory's address is at least a multiple of.
-const DYNAMIC_ALIGN: u64 = 16;
+/// Instructions that are known and left out, and why.
+const ABSENT: &[(&[&str], &str)] = &[
+    (&["tex", "tld4", "txq", "istypep"], "textures are not supported"),
+    (&["suld", "sust", "sured", "suq"], "surfaces are not supported"),
+    (
+        &["wmma"],
+        "`wmma` leaves the layout of its fragments open and is not supported; `mma.sync` is",
+    ),
+    (&["multimem"], "memory of several devices is not supported"),
+    (
+        &["alloca", "stacksave", "stackrestore"],
+        "`.local` variables are the only local memory",
+    ),
+    (&["tcgen05"], "Hopper has no such instruction"),
+];
 
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Symbol {
-    Shared(u64),
-    Local(u64),
-    Param(u64),
-    /// The index of a `.global` or `.const` variable among the module's.
-    Variable(u32),
-}
+/// Most registers of one kernel and its functions; every warp has room for all of them.
+const MAX_REGISTERS: usize = 1 << 16;
 
 /// Where a declared register went: its index among the predicates or among the other registers.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +89,11 @@ struct Slot {
 
 struct Decoder<'a> {
     slots: Vec<Slot>,
-    symbols: HashMap<&'a str, Symbol>,
+    /// What the names of the kernel or function that is decoded stand for, then those of the module.
+    symbols: [HashMap<&'a str, Symbol>; 2],
+    /// Whether a function is decoded, whose local memory starts where its caller's ends.
+    in_function: bool,
+    units: &'a [Unit<'a>],
     registers: u32,
     predicates: u32,
     constants: Vec<Lanes>,
@@ -93,70 +106,40 @@ struct Decoder<'a> {
 /// The guard of instructions without one: the constant false, flipped.
 const ALWAYS: PredSource = PredSource { index: 0, flip: FULL };
 
-/// Decodes a kernel.
-pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Program, PtxError> {
-    let refuse = |line| move |message| PtxError { line, message };
+/// Decodes a kernel and the functions that it may call. `budget` is how many instructions of functions the module's kernels may
+/// still have decoded.
+pub(crate) fn decode(module: &Module, entry: &Entry, budget: &mut usize) -> std::result::Result<Program, PtxError> {
     let mut program = Program {
         name: entry.name.clone(),
         ..Program::default()
     };
-    if entry.registers.len() > MAX_REGISTERS {
-        let message = format!(
-            "{} registers declared; this emulator allows {MAX_REGISTERS}",
-            entry.registers.len()
-        );
-        return Err(refuse(entry.line)(message));
+    let units = call::units(module, entry, budget)?;
+    let registers: usize = units.iter().map(|unit| unit.registers.len()).sum();
+    if registers > MAX_REGISTERS {
+        let message = format!("{registers} registers declared; this emulator allows {MAX_REGISTERS}");
+        return Err(PtxError {
+            line: entry.line,
+            message,
+        });
     }
-    // Predicate 0 is the constant false.
-    let (mut registers, mut predicates) = (0, 1);
-    let slots = (entry.registers.iter())
-        .map(|&ty| {
-            let next = if ty == Type::Pred {
-                &mut predicates
-            } else {
-                &mut registers
-            };
-            *next += 1;
-            Slot { ty, index: *next - 1 }
-        })
-        .collect();
+    let (of_module, of_units) = place::variables(module, entry, &units, &mut program)?;
     let mut decoder = Decoder {
-        slots,
-        symbols: place_variables(module, entry, &mut program)?,
-        registers,
-        predicates,
+        slots: Vec::new(),
+        symbols: [HashMap::new(), of_module],
+        in_function: false,
+        units: &units,
+        registers: 0,
+        // Predicate 0 is the constant false.
+        predicates: 1,
         constants: Vec::new(),
         constant_of: HashMap::new(),
         relocations: Vec::new(),
         ops: Vec::new(),
     };
-    let mut lowered = Vec::with_capacity(entry.body.len() + 1);
-    for source in &entry.body {
-        let guard = decoder.guard(source).map_err(refuse(source.line))?;
-        let ops = decoder.instruction(source).map_err(refuse(source.line))?;
-        let site = program.sites.len() as u32;
-        program.sites.push(Site {
-            line: source.line,
-            text: source.text.clone(),
-            opcode: source.opcode.join(".").into(),
-            matrix_registers: Box::default(),
-        });
-        lowered.push(layout::Lowered { ops, guard, site });
+    for (unit, symbols) in units.iter().zip(of_units) {
+        decoder.symbols[0] = symbols;
+        decoder.unit(unit, &mut program)?;
     }
-    // What runs off the end exits.
-    lowered.push(layout::Lowered {
-        ops: vec![Op::Exit],
-        guard: ALWAYS,
-        site: program.sites.len() as u32,
-    });
-    program.sites.push(Site {
-        line: entry.body.last().map_or(entry.line, |source| source.line),
-        text: "(end of the kernel)".into(),
-        opcode: "exit".into(),
-        matrix_registers: Box::default(),
-    });
-    layout::lay_out(lowered, &mut program);
-    decoder.note_matrix_registers(entry, &mut program);
     program.registers = decoder.registers;
     program.predicates = decoder.predicates;
     program.constants = decoder.constants;
@@ -164,68 +147,71 @@ pub(crate) fn decode(module: &Module, entry: &Entry) -> std::result::Result<Prog
     Ok(program)
 }
 
-/// Gives every variable and parameter its address.
-fn place_variables<'a>(
-    module: &'a Module,
-    entry: &'a Entry,
-    program: &mut Program,
-) -> std::result::Result<HashMap<&'a str, Symbol>, PtxError> {
-    let mut symbols = HashMap::new();
-    let too_large = |var: &Var, limit: u64| PtxError {
-        line: var.line,
-        message: format!(
-            "variable `{}` of {} bytes exceeds the {limit} bytes that its space has",
-            var.name, var.size
-        ),
-    };
-    let variables = (module.globals.iter()).filter(|var| matches!(var.space, VarSpace::Global | VarSpace::Const));
-    for (i, var) in variables.enumerate() {
-        symbols.insert(var.name.as_str(), Symbol::Variable(i as u32));
-    }
-    let used: std::collections::HashSet<&str> = entry.body.iter().flat_map(operand::names).collect();
-    let shared = |var: &&Var| var.space == VarSpace::Shared;
-    // A module's shared variables take room only in kernels that use them.
-    let of_module = module
-        .globals
-        .iter()
-        .filter(shared)
-        .filter(|var| used.contains(var.name.as_str()));
-    let all_shared: Vec<&Var> = of_module.chain(&entry.shared).collect();
-    let place = |at: &mut u64, var: &Var, limit: u64| {
-        let start = at
-            .checked_next_multiple_of(u64::from(var.align.max(1)))
-            .filter(|&s| s <= limit);
-        let end = start.and_then(|s| s.checked_add(var.size)).filter(|&e| e <= limit);
-        match (start, end) {
-            (Some(start), Some(end)) => {
-                *at = end;
-                Ok(start)
-            }
-            _ => Err(too_large(var, limit)),
+impl<'a> Decoder<'a> {
+    /// Decodes a kernel or function.
+    fn unit(&mut self, unit: &Unit<'a>, program: &mut Program) -> std::result::Result<(), PtxError> {
+        let refuse = |line| move |message| PtxError { line, message };
+        let (first_register, first_predicate) = (self.registers, self.predicates);
+        self.in_function = unit.function.is_some();
+        self.slots = (unit.registers.iter())
+            .map(|&ty| {
+                let next = if ty == Type::Pred {
+                    &mut self.predicates
+                } else {
+                    &mut self.registers
+                };
+                *next += 1;
+                Slot { ty, index: *next - 1 }
+            })
+            .collect();
+        let start = program.code.len() as u32;
+        let first_site = program.sites.len();
+        let mut lowered = Vec::with_capacity(unit.body.len() + 1);
+        for source in unit.body {
+            let guard = self.guard(source).map_err(refuse(source.line))?;
+            let ops = self.instruction(source).map_err(refuse(source.line))?;
+            let site = program.sites.len() as u32;
+            program.sites.push(Site {
+                line: source.line,
+                text: source.text.clone(),
+                opcode: source.opcode.join(".").into(),
+                matrix_registers: Box::default(),
+            });
+            lowered.push(layout::Lowered { ops, guard, site });
         }
-    };
-    let base = u64::from(SHARED_BASE);
-    let mut at = base;
-    for var in all_shared.iter().filter(|var| !var.external) {
-        symbols.insert(&var.name, Symbol::Shared(place(&mut at, var, base + MAX_SHARED)?));
+        // What runs off the end leaves.
+        let (op, text, opcode) = match unit.function {
+            None => (Op::Exit, "(end of the kernel)", "exit"),
+            Some(_) => (Op::Return, "(end of the function)", "ret"),
+        };
+        lowered.push(layout::Lowered {
+            ops: vec![op],
+            guard: ALWAYS,
+            site: program.sites.len() as u32,
+        });
+        program.sites.push(Site {
+            line: unit.body.last().map_or(unit.line, |source| source.line),
+            text: text.into(),
+            opcode: opcode.into(),
+            matrix_registers: Box::default(),
+        });
+        layout::lay_out(lowered, program);
+        self.note_matrix_registers(unit.body, first_site, start as usize, program);
+        if let Some((number, function)) = unit.function {
+            let passed = |formals| self.formals(formals).map_err(refuse(function.line));
+            program.functions.push(Function {
+                name: function.name.as_str().into(),
+                number,
+                start,
+                params: passed(&function.params)?,
+                returns: passed(&function.returns)?,
+                registers: first_register..self.registers,
+                predicates: first_predicate..self.predicates,
+                frame: unit.frame(&self.symbols[0]),
+            });
+        }
+        Ok(())
     }
-    program.static_shared = (at - base) as u32;
-    let external = || all_shared.iter().filter(|var| var.external);
-    let align = external().map(|var| u64::from(var.align)).fold(DYNAMIC_ALIGN, u64::max);
-    let dynamic = at.next_multiple_of(align);
-    program.dynamic_base = u32::try_from(dynamic).unwrap_or(u32::MAX);
-    for var in external() {
-        symbols.insert(&var.name, Symbol::Shared(dynamic));
-    }
-    let mut at = 0;
-    for var in &entry.local {
-        symbols.insert(&var.name, Symbol::Local(place(&mut at, var, MAX_LOCAL)?));
-    }
-    program.local_bytes = at.next_multiple_of(16) as u32;
-    for param in &entry.params {
-        symbols.insert(&param.name, Symbol::Param(u64::from(param.offset)));
-    }
-    Ok(symbols)
 }
 
 impl Decoder<'_> {
@@ -236,7 +222,10 @@ impl Decoder<'_> {
         let rule = (FAMILIES.iter().flat_map(|family| family.iter()))
             .find(|(known, _)| *known == name)
             .map(|(_, rule)| rule)
-            .ok_or_else(|| format!("unknown instruction `{}`", source.text))?;
+            .ok_or_else(|| match ABSENT.iter().find(|(names, _)| names.contains(&name)) {
+                Some((_, why)) => format!("{why}: `{}`", source.text),
+                None => format!("unknown instruction `{}`", source.text),
+            })?;
         rule(self, &mut parts, source).map_err(|why| format!("{why}, in `{}`", source.text))?;
         parts
             .end()

@@ -94,6 +94,9 @@ fn selp(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
 fn slct(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     let flush = parts.flag("ftz");
     let (ty, by) = (parts.ty()?, parts.ty()?);
+    if !matches!(ty.bits(), 16 | 32 | 64) || flush && by != Type::F32 {
+        return Err(no_type(ty));
+    }
     let f = match by {
         Type::S32 => lanes3(|a, b, c| if (c as i32) >= 0 { a } else { b }),
         Type::F32 => lanes3(move |a, b, c| {
@@ -148,11 +151,12 @@ fn isspacep(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
         "shared::cluster",
         "local",
         "param",
+        "param::entry",
     ])? {
         "global" | "const" => Space::Global,
         "shared::cluster" => Space::Cluster,
         "local" => Space::Local,
-        "param" => Space::Param,
+        "param" | "param::entry" => Space::Param,
         _ => Space::Shared,
     };
     let [to, address] = d.operands(source)?;

@@ -1,9 +1,13 @@
 //! Operands: registers, constants, addresses.
 
-use super::{Decoder, Refusal, Result, Slot, Symbol};
+use super::place::Symbol;
+use super::{Decoder, Refusal, Result, Slot};
 use crate::num::{self, Format, Mode};
 use crate::parse::{self, AddrBase, Inst as Source, Operand, RegId, Type};
-use crate::program::{Address, CONSTANT, FULL, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space, WARP};
+use crate::program::{
+    Address, CONSTANT, FULL, FUNCTION_STRIDE, FUNCTION_WINDOW, Op, PARAM_WINDOW, PredSource, Reg, Relocation, Space,
+    WARP,
+};
 
 /// The names of variables and parameters that an instruction mentions.
 pub(super) fn names(source: &Source) -> impl Iterator<Item = &str> {
@@ -64,12 +68,23 @@ impl Decoder<'_> {
 
     /// The address of a variable plus an offset, as a register.
     fn symbol(&mut self, name: &str, offset: i64) -> Result<(Symbol, Reg)> {
-        let symbol = *self
-            .symbols
-            .get(name)
+        let symbol = *(self.symbols.iter())
+            .find_map(|symbols| symbols.get(name))
             .ok_or_else(|| format!("`{name}` is not declared"))?;
         let reg = match symbol {
-            Symbol::Shared(at) | Symbol::Local(at) | Symbol::Param(at) => self.constant(at.wrapping_add(offset as u64)),
+            Symbol::Local(at, _) if self.in_function => {
+                let d = self.temporary();
+                let offset = at.wrapping_add(offset as u64);
+                self.ops.push(Op::FrameAddress { d, offset });
+                d
+            }
+            Symbol::Function(number) => {
+                let address = FUNCTION_WINDOW + u64::from(number) * FUNCTION_STRIDE;
+                self.constant(address.wrapping_add(offset as u64))
+            }
+            Symbol::Shared(at) | Symbol::Local(at, _) | Symbol::Param(at) => {
+                self.constant(at.wrapping_add(offset as u64))
+            }
             Symbol::Variable(variable) => {
                 let constant = self.constants.len() as u32;
                 self.constants.push([0; WARP]);
@@ -224,6 +239,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn address_in(&mut self, address: &parse::Address, space: Space) -> Result<Address> {
+        let mut space = space;
         let (base, offset) = match &address.base {
             AddrBase::Reg(id) => match self.register(*id)? {
                 (reg, 32 | 64) => (reg, address.offset),
@@ -234,12 +250,17 @@ impl Decoder<'_> {
                 let (symbol, reg) = self.symbol(name, address.offset)?;
                 let fits = match symbol {
                     Symbol::Shared(_) => matches!(space, Space::Shared | Space::Cluster),
-                    Symbol::Local(_) => space == Space::Local,
+                    // By `.param` variables functions and their callers pass values; these live in local memory too.
+                    Symbol::Local(..) => matches!(space, Space::Local | Space::Param),
+                    Symbol::Function(_) => false,
                     Symbol::Param(_) => space == Space::Param,
                     Symbol::Variable(_) => matches!(space, Space::Global | Space::Generic),
                 };
                 if !fits {
                     return Err(format!("`{name}` does not live in the instruction's state space"));
+                }
+                if let Symbol::Local(..) = symbol {
+                    space = Space::Local;
                 }
                 (reg, 0)
             }

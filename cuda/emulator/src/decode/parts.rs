@@ -25,6 +25,11 @@ impl<'a> Parts<'a> {
         self.any(&[name]).is_some()
     }
 
+    /// Whether a part is there, which stays.
+    pub(super) fn left_with(&self, name: &str) -> bool {
+        self.left.contains(&name)
+    }
+
     /// Takes the first part that is one of these.
     pub(super) fn any(&mut self, names: &[&str]) -> Option<&'a str> {
         let at = self.left.iter().position(|part| names.contains(part))?;
@@ -49,15 +54,14 @@ impl<'a> Parts<'a> {
         Ok(ty)
     }
 
-    /// Takes a rounding, if one is there.
+    /// Takes a rounding to a format's precision, if one is there: `.rn` and its like.
     pub(super) fn rounding(&mut self) -> Option<Rounding> {
-        let (at, rounding) = self
-            .left
-            .iter()
-            .enumerate()
-            .find_map(|(i, part)| Some((i, Rounding::from_name(part)?)))?;
-        self.left.remove(at);
-        Some(rounding)
+        self.any(&["rn", "rz", "rm", "rp", "rna"]).and_then(Rounding::from_name)
+    }
+
+    /// Takes a rounding to an integral value, if one is there: `.rni` and its like.
+    pub(super) fn integral_rounding(&mut self) -> Option<Rounding> {
+        self.any(&["rni", "rzi", "rmi", "rpi"]).and_then(Rounding::from_name)
     }
 
     /// Takes all parts that start so.

@@ -7,15 +7,23 @@ use super::parts::Parts;
 use super::{Decoder, Result, Rule};
 use crate::parse::{Inst as Source, Operand, Type};
 use crate::program::{
-    Barrier, BarrierKind, Match, Mbarrier, MbarrierKind, Mma, Op, Reduce, Shuffle, ShuffleMode, Space, Vote, VoteKind,
+    Barrier, BarrierKind, Match, Mbarrier, MbarrierKind, Op, Reduce, Shuffle, ShuffleMode, Space, Vote, VoteKind,
 };
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("bra", bra),
     ("brx", brx),
-    ("ret", |d, p, s| plain(d, p, s, &["uni"], Op::Exit)),
     ("exit", |d, p, s| plain(d, p, s, &[], Op::Exit)),
     ("trap", |d, p, s| plain(d, p, s, &[], Op::Trap)),
+    // There is no debugger to break into.
+    ("brkpt", |d, p, s| plain(d, p, s, &[], Op::Trap)),
+    ("pmevent", |d, p, s| {
+        p.flag("mask");
+        let [event] = d.operands(s)?;
+        d.literal(event)?;
+        d.ops.push(Op::Nop);
+        Ok(())
+    }),
     ("bar", bar),
     ("barrier", barrier),
     ("mbarrier", mbarrier),
@@ -55,7 +63,6 @@ pub(super) const RULES: &[(&str, Rule)] = &[
         d.ops.push(Op::Yield);
         Ok(())
     }),
-    ("mma", mma),
 ];
 
 fn plain(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, optional: &[&str], op: Op) -> Result {
@@ -323,7 +330,7 @@ fn redux(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     let name = parts.one_of(&["add", "min", "max", "and", "or", "xor"])?;
     let ty = parts.ty()?;
     let f = match ty {
-        Type::U32 | Type::S32 | Type::B32 => combine(name, ty),
+        Type::U32 | Type::S32 | Type::B32 => combine(name, ty, false),
         _ => None,
     };
     let [to, a, members] = d.operands(source)?;
@@ -347,36 +354,5 @@ fn elect(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
         members: d.source(members, Type::B32)?,
     };
     d.ops.push(op);
-    Ok(())
-}
-
-/// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32`
-fn mma(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
-    for part in [
-        "sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32",
-    ] {
-        parts.one_of(&[part])?;
-    }
-    let [to, a, b, c] = d.operands(source)?;
-    let mut regs = |operand: &Operand| -> Result<Vec<u32>> {
-        d.elements(operand)
-            .into_iter()
-            .map(|element| d.source(element, Type::B32))
-            .collect()
-    };
-    let wrong = |_| "fragments of 4, 4, 2 and 4 registers are wanted";
-    let (a, b, c) = (regs(a)?, regs(b)?, regs(c)?);
-    let to: Result<Vec<u32>> = d
-        .elements(to)
-        .into_iter()
-        .map(|element| d.target(element, 32))
-        .collect();
-    let mma = Mma {
-        d: to?.try_into().map_err(wrong)?,
-        a: a.try_into().map_err(wrong)?,
-        b: b.try_into().map_err(wrong)?,
-        c: c.try_into().map_err(wrong)?,
-    };
-    d.ops.push(Op::Mma(Box::new(mma)));
     Ok(())
 }

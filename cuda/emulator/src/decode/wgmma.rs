@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::parts::Parts;
 use super::{Decoder, Result, Rule};
-use crate::parse::{AddrBase, Address, Entry, Inst as Source, Operand, RegId, Type};
+use crate::parse::{AddrBase, Address, Inst as Source, Operand, RegId, Type};
 use crate::program::{Described, Left, Multiply, Op, Program, Reg, Wgmma};
 
 pub(super) const RULES: &[(&str, Rule)] = &[("wgmma", wgmma)];
@@ -102,8 +102,14 @@ fn sign(d: &Decoder<'_>, operand: &Operand) -> Result<bool> {
 
 impl Decoder<'_> {
     /// Notes which instructions name registers that matrix instructions use on their own time.
-    pub(super) fn note_matrix_registers(&self, entry: &Entry, program: &mut Program) {
-        let multiplications = program.code.iter().filter_map(|inst| match &inst.op {
+    pub(super) fn note_matrix_registers(
+        &self,
+        body: &[Source],
+        first_site: usize,
+        start: usize,
+        program: &mut Program,
+    ) {
+        let multiplications = program.code[start..].iter().filter_map(|inst| match &inst.op {
             Op::Wgmma(Wgmma::Multiply(multiply)) => Some(multiply),
             _ => None,
         });
@@ -111,9 +117,12 @@ impl Decoder<'_> {
         if used.is_empty() {
             return;
         }
-        for inst in program.code.iter_mut().filter(|inst| inst.counts) {
+        for inst in program.code[start..].iter_mut().filter(|inst| inst.counts) {
             // Matrix instructions among themselves have rules of their own.
-            let (Some(source), false) = (entry.body.get(inst.site as usize), matches!(inst.op, Op::Wgmma(_))) else {
+            let (Some(source), false) = (
+                body.get(inst.site as usize - first_site),
+                matches!(inst.op, Op::Wgmma(_)),
+            ) else {
                 continue;
             };
             let mut named = Vec::new();

@@ -62,6 +62,7 @@ impl Cluster<'_> {
                     let places = self.places(&addresses, mask, total)?;
                     for lane in lanes(mask) {
                         self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
+                        self.check_race(w, lane, places[lane], total, ("reads", access.order))?;
                         let allocation = self.view.allocation(places[lane]);
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             let at = places[lane].at + u64::from(access.bytes) * i as u64;
@@ -86,7 +87,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             value[lane] = get(&self.warps[w].local, at + access.bytes as usize * i, access.bytes);
                         }
@@ -134,14 +135,28 @@ impl Cluster<'_> {
             match space {
                 Space::Generic | Space::Global => {
                     let places = self.places(&addresses, mask, total)?;
+                    let moment = self.moment(w, access.order, site);
                     for lane in lanes(mask) {
                         self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentWrite)?;
-                        self.publish(w, addresses[lane] & !3, access.order, false);
                         let allocation = self.view.allocation(places[lane]);
-                        allocation.note_writer(places[lane].at, total, self.env.id);
-                        for (i, value) in values[..access.regs.len()].iter().enumerate() {
-                            let at = places[lane].at + u64::from(access.bytes) * i as u64;
-                            allocation.store(at, access.bytes, value[lane]);
+                        let elements = || {
+                            let values = values[..access.regs.len()].iter().enumerate();
+                            values.map(|(i, value)| (places[lane].at + u64::from(access.bytes) * i as u64, value[lane]))
+                        };
+                        let unordered = self.check_race(w, lane, places[lane], total, ("writes", access.order));
+                        // Who writes what is there already does no harm.
+                        let kept = |(at, value)| {
+                            allocation.load(at, access.bytes) == super::alu::low_bits(value, 8 * access.bytes)
+                        };
+                        if let Err(race) = unordered
+                            && !elements().all(kept)
+                        {
+                            return Err(race);
+                        }
+                        self.publish(w, addresses[lane] & !3, access.order, false);
+                        allocation.note_writer(places[lane].at, total, self.env.id, moment);
+                        for (at, value) in elements() {
+                            allocation.store(at, access.bytes, value);
                         }
                     }
                     self.view.count(lanes(mask).map(|l| places[l]), total, true);
@@ -161,7 +176,7 @@ impl Cluster<'_> {
                 }
                 Space::Local => {
                     for lane in lanes(mask) {
-                        let at = self.local_at(lane, addresses[lane], total)?;
+                        let at = self.local_at(w, lane, addresses[lane], total)?;
                         for (i, value) in values[..access.regs.len()].iter().enumerate() {
                             let at = at + access.bytes as usize * i;
                             put(&mut self.warps[w].local, at, access.bytes, value[lane]);
@@ -197,11 +212,12 @@ impl Cluster<'_> {
             };
             let global = matches!(space, Space::Generic | Space::Global);
             if global {
+                let moment = self.moment(w, atomic.order, site);
                 for lane in lanes(mask) {
                     self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
-                    self.view
-                        .allocation(places[lane])
-                        .note_writer(places[lane].at, total, self.env.id);
+                    self.check_race(w, lane, places[lane], total, ("changes", atomic.order))?;
+                    let allocation = self.view.allocation(places[lane]);
+                    allocation.note_writer(places[lane].at, total, self.env.id, moment);
                 }
                 let wants_old = atomic.elements.iter().any(|(d, ..)| d.is_some());
                 if wants_old {
@@ -216,12 +232,13 @@ impl Cluster<'_> {
                 } else {
                     shared_key(spots[lane])
                 };
-                self.learn(w, key, atomic.order);
+                // Before the value is there to be read, and after it has been read: other clusters may run meanwhile.
                 self.publish(w, key, atomic.order, true);
                 for (i, &(d, b, c)) in atomic.elements.iter().enumerate() {
                     let operand = |reg| self.warps[w].read(self.env.constants, reg)[lane];
                     let (b, c) = (operand(b), operand(c));
-                    let new = |old| (atomic.f)(old, b, c);
+                    let f = if global { &atomic.in_global } else { &atomic.in_shared };
+                    let new = |old| f(old, b, c);
                     let old = if global {
                         let at = places[lane].at + u64::from(atomic.bytes) * i as u64;
                         self.view.allocation(places[lane]).update(at, atomic.bytes, new)
@@ -238,6 +255,7 @@ impl Cluster<'_> {
                         self.warps[w].registers[d as usize][lane] = old;
                     }
                 }
+                self.learn(w, key, atomic.order);
             }
         }
         Ok(())
@@ -279,10 +297,11 @@ impl Cluster<'_> {
         trouble(FaultKind::OutOfBounds, lane, detail)
     }
 
-    fn local_at(&self, lane: usize, address: u64, bytes: u64) -> Result<usize> {
-        let size = self.env.program.local_bytes as usize;
+    fn local_at(&self, w: usize, lane: usize, address: u64, bytes: u64) -> Result<usize> {
+        let warp = &self.warps[w];
+        let size = warp.frames.get(warp.group().frame).top as usize;
         let at = inside(address, bytes, size).ok_or_else(|| outside(lane, "local", address, bytes, size))?;
-        Ok(lane * size + at)
+        Ok(lane * warp.local_size + at)
     }
 
     /// The rank and offset that a shared address means, for an access of so many bytes.

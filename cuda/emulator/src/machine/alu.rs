@@ -89,19 +89,26 @@ impl Warp {
         let mut out = [0; WARP];
         let (a, b) = (self.read(constants, compare.a), self.read(constants, compare.b));
         (compare.f)(a, b, &mut out);
-        let holds = mask_of(&out);
-        let (yes, no) = match compare.with {
-            None => (holds, !holds),
+        let first = mask_of(&out);
+        let second = match &compare.second {
+            None => !first,
+            Some(f) => {
+                f(a, b, &mut out);
+                mask_of(&out)
+            }
+        };
+        let (first, second) = match compare.with {
+            None => (first, second),
             Some((f, with)) => {
                 let with = self.pred(with);
-                (f(holds, with, 0), f(!holds, with, 0))
+                (f(first, with, 0), f(second, with, 0))
             }
         };
         if let Some(d) = compare.d {
-            self.set_pred(d, exec, yes);
+            self.set_pred(d, exec, first);
         }
-        if let Some(d) = compare.not_d {
-            self.set_pred(d, exec, no);
+        if let Some(d) = compare.second_d {
+            self.set_pred(d, exec, second);
         }
     }
 

@@ -31,8 +31,7 @@ impl Cluster<'_> {
         }
         let (pc, mask) = (warp.group().pc, warp.group().mask);
         // Where only the guard or an exit keeps lanes away, nobody will come.
-        let behind = warp.groups.iter().any(|g| g.pc < pc);
-        if behind && exec == mask {
+        if warp.any_behind() && exec == mask {
             warp.group_mut().wait = Wait::Converge;
             return Ok(Some(Next::Stay));
         }

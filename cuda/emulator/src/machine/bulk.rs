@@ -9,7 +9,7 @@ use super::shadow::Touch;
 use super::tensor::Tile;
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
-use crate::program::{Bulk, Mask, Space, WARP};
+use crate::program::{Bulk, Mask, Order, Space, WARP};
 
 /// What a bulk copy's addresses and size are multiples of.
 const GRAIN: u64 = 16;
@@ -106,7 +106,7 @@ impl Cluster<'_> {
                 }
                 None => match self.view.find(to[lane], bytes) {
                     Some(place) => {
-                        self.check_early(w, lane, place, bytes, FaultKind::EarlyDependentWrite)?;
+                        self.check_copy(w, lane, place, bytes, true)?;
                         Target::Global(place)
                     }
                     None => return Err(self.outside_global(lane, to[lane], bytes)),
@@ -115,7 +115,7 @@ impl Cluster<'_> {
             let source = match bulk.from.space {
                 Space::Global | Space::Generic => match self.view.find(from[lane], bytes) {
                     Some(place) => {
-                        self.check_early(w, lane, place, bytes, FaultKind::EarlyDependentRead)?;
+                        self.check_copy(w, lane, place, bytes, false)?;
                         Source::Global(place)
                     }
                     None => return Err(self.outside_global(lane, from[lane], bytes)),
@@ -125,6 +125,24 @@ impl Cluster<'_> {
             self.launch_flight(w, lane, site, bytes as usize, source, target);
         }
         Ok(())
+    }
+
+    /// Whether a copy that a warp issues may read or write these bytes of global memory.
+    pub(super) fn check_copy(
+        &self,
+        w: usize,
+        lane: usize,
+        place: Place,
+        bytes: u64,
+        writes: bool,
+    ) -> Result<(), Box<Trouble>> {
+        let (early, does) = if writes {
+            (FaultKind::EarlyDependentWrite, "copies to")
+        } else {
+            (FaultKind::EarlyDependentRead, "copies from")
+        };
+        self.check_early(w, lane, place, bytes, early)?;
+        self.check_race(w, lane, place, bytes, (does, Order::default()))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -228,15 +246,23 @@ impl Cluster<'_> {
             Source::Tensor(tile) => tile.read(&self.view, &mut bytes),
             &Source::Shared { rank, at, .. } => bytes.copy_from_slice(&self.ctas[rank].shared[at..at + flight.bytes]),
         }
+        let moment = match (&flight.from, &flight.to) {
+            (&Source::Shared { read, .. }, Target::Global(_) | Target::Tensor(_)) => {
+                self.moment_of(read, false, flight.site)
+            }
+            _ => 0,
+        };
         match &flight.to {
             Target::Global(place) => {
-                self.view.allocation(*place).write(place.at, &bytes, self.env.id);
+                self.view
+                    .allocation(*place)
+                    .write(place.at, &bytes, self.env.id, moment);
                 let sectors = (place.at + bytes.len() as u64).div_ceil(32) - place.at / 32;
                 self.view.add(place.allocation, bytes.len() as u64, sectors, true);
                 self.rouse(flight.issuer);
             }
             Target::Tensor(tile) => {
-                tile.write(&mut self.view, &mut bytes, self.env.id);
+                tile.write(&mut self.view, &mut bytes, (self.env.id, moment));
                 self.rouse(flight.issuer);
             }
             Target::Shared { ranks, at, barrier } => {
@@ -249,7 +275,7 @@ impl Cluster<'_> {
                         object.last_copy = (flight.issuer, flight.lane, flight.site);
                         let epoch = Epoch::new(object.actor, object.landed, false);
                         if let Source::Shared { read, .. } = flight.from {
-                            object.has_read(read);
+                            object.has_happened(read);
                         }
                         cta.shadow.land(*at, flight.bytes, epoch, flight.site);
                     }

@@ -71,26 +71,26 @@ pub(super) struct Cluster<'a> {
     random: Random,
 }
 
+/// Where in the grid the CTA of a rank lies, in the cluster of an index.
+pub(super) fn cta_at(env: &Env<'_>, cluster: u64, rank: u32) -> [u32; 3] {
+    let (size, rank) = (env.cluster, u64::from(rank));
+    let along = |index: u64, counts: [u64; 3]| {
+        let rest = index / counts[0];
+        [index % counts[0], rest % counts[1], rest / counts[1]]
+    };
+    let at = along(cluster, std::array::from_fn(|i| u64::from(env.grid[i] / size[i])));
+    let within = along(rank, size.map(u64::from));
+    std::array::from_fn(|i| at[i] as u32 * size[i] + within[i] as u32)
+}
+
 impl<'a> Cluster<'a> {
     pub(super) fn new(env: &'a Env<'a>, index: u64, random: Random) -> Self {
-        let per_row: [u64; 3] = std::array::from_fn(|i| u64::from(env.grid[i] / env.cluster[i]));
-        let at = [
-            index % per_row[0],
-            index / per_row[0] % per_row[1],
-            index / per_row[0] / per_row[1],
-        ];
         let ranks = env.ctas_per_cluster();
         let warps_per_cta = env.warps_per_cta();
         let (mut ctas, mut warps) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks * warps_per_cta));
         for rank in 0..ranks {
-            let r = rank as u32;
-            let within = [
-                r % env.cluster[0],
-                r / env.cluster[0] % env.cluster[1],
-                r / env.cluster[0] / env.cluster[1],
-            ];
             let mut cta = Cta {
-                at: std::array::from_fn(|i| at[i] as u32 * env.cluster[i] + within[i]),
+                at: cta_at(env, index, rank as u32),
                 shared: vec![0; env.shared_bytes() as usize],
                 live_threads: env.threads(),
                 live_warps: warps_per_cta as u32,
@@ -254,6 +254,10 @@ impl<'a> Cluster<'a> {
             Op::Bulk(bulk) => self.bulk(w, bulk, exec, site)?,
             Op::Tensor(tensor) => self.tensor(w, tensor, exec, site)?,
             Op::Matrices(matrices) => return self.matrices(w, matrices, exec, site),
+            Op::AsyncCopy(copy) => self.async_copy(w, copy, exec, site)?,
+            Op::AsyncCommit => self.async_commit(w, exec),
+            Op::AsyncWait { left } => self.async_wait(w, exec, *left),
+            Op::AsyncArrive { address, counted } => self.async_arrive(w, *address, *counted, exec, site)?,
             Op::BulkCommit => self.bulk_commit(w, exec),
             Op::BulkWait { left } => return Ok(self.bulk_wait(w, exec, *left)),
             Op::Mma(mma) => return self.mma(w, mma, exec),
@@ -284,6 +288,9 @@ impl<'a> Cluster<'a> {
                 self.warps[w].branch(exec, *target);
                 return Ok(Next::Moved);
             }
+            Op::Call(call) => return self.call(w, call, exec),
+            Op::Return => return Ok(self.ret(w, exec)),
+            Op::FrameAddress { d, offset } => self.frame_address(w, *d, *offset, exec),
             Op::BranchIndexed(index, targets) => return self.branch_indexed(w, *index, targets, exec),
             Op::Exit => return self.exit(w, exec),
             Op::Trap => {

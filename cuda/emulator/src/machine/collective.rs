@@ -205,25 +205,27 @@ impl Cluster<'_> {
         }
         let constants = self.env.constants;
         let warp = &mut self.warps[w];
-        let value = |reg: Reg| warp.read(constants, reg);
-        let (mut a, mut b, mut c) = ([[0; 4]; WARP], [[0; 2]; WARP], [[0.0; 4]; WARP]);
-        for (i, (&ai, &ci)) in mma.a.iter().zip(&mma.c).enumerate() {
-            let (ai, ci) = (value(ai), value(ci));
-            for lane in 0..WARP {
-                a[lane][i] = ai[lane] as u32;
-                c[lane][i] = f32::from_bits(ci[lane] as u32);
+        match mma {
+            Mma::Bf16 { d, a, b, c } => {
+                let (a, b, c) = (
+                    warp.fragment(constants, a),
+                    warp.fragment(constants, b),
+                    warp.fragment(constants, c),
+                );
+                let c = c.map(|lane| lane.map(f32::from_bits));
+                let sums = crate::num::mma_m16n8k16_bf16(&a, &b, &c);
+                for (i, &reg) in d.iter().enumerate() {
+                    let value = sums.map(|lane| u64::from(lane[i].to_bits()));
+                    warp.write(reg, FULL, &value);
+                }
             }
-        }
-        for (i, &bi) in mma.b.iter().enumerate() {
-            let bi = value(bi);
-            for lane in 0..WARP {
-                b[lane][i] = bi[lane] as u32;
+            Mma::Any { product, d, a, b, c } => {
+                let [a, b, c] = [a, b, c]
+                    .map(|regs| -> Vec<Lanes> { regs.iter().map(|&reg| *warp.read(constants, reg)).collect() });
+                for (&reg, value) in d.iter().zip(product.multiply(&a, &b, &c)) {
+                    warp.write(reg, FULL, &value);
+                }
             }
-        }
-        let d = crate::num::mma_m16n8k16_bf16(&a, &b, &c);
-        for (i, &reg) in mma.d.iter().enumerate() {
-            let value = d.map(|lane| u64::from(lane[i].to_bits()));
-            warp.write(reg, FULL, &value);
         }
         Ok(Next::Advance)
     }

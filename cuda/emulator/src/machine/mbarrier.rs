@@ -72,8 +72,14 @@ impl Mbarrier {
         std::mem::take(&mut self.sleepers)
     }
 
-    /// A copy that reports here has read its source in shared memory.
-    pub(super) fn has_read(&mut self, read: Epoch) {
+    /// One arrival more; an objection where the phase expects none.
+    pub(super) fn arrive_once(&mut self) -> Option<String> {
+        self.pending -= 1;
+        (self.pending < 0).then(|| format!("the phase expects {} arrivals and gets one too many", self.expected))
+    }
+
+    /// Whoever sees the phase end knows that this has come to pass: a copy has read its source, or a `cp.async` is complete.
+    pub(super) fn has_happened(&mut self, read: Epoch) {
         let known = self.gathering.get(read.actor());
         self.gathering.set(read.actor(), known.max(read.count()));
     }

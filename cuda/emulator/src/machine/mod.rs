@@ -2,18 +2,22 @@
 
 mod access;
 mod alu;
+mod async_copy;
 mod barrier;
 mod bulk;
+mod call;
 mod clock;
 mod cluster;
 mod collective;
 mod cta;
 mod descriptor;
+mod frames;
 mod global;
 mod held;
 mod matrices;
 mod mbarrier;
 mod order;
+mod race;
 mod report;
 mod schedule;
 mod shadow;
@@ -64,6 +68,8 @@ pub(crate) struct State {
     pub(crate) waited: AtomicBool,
     /// Some CTA did so before it let its dependents start.
     pub(crate) waited_first: AtomicBool,
+    /// Who wrote what, and who knows of it.
+    pub(crate) books: race::Books,
 }
 
 impl Env<'_> {

@@ -1,7 +1,9 @@
 //! Who knows of whom: fences, strong accesses, and the order that they make between warps.
 
-use super::clock::{Clock, Epoch, FIRST_WARP, STARTED, WAITED};
+use std::sync::Arc;
 use std::sync::atomic::{self, Ordering::SeqCst};
+
+use super::clock::{Abroad, Clock, Epoch, FIRST_WARP, STARTED, WAITED};
 
 use super::cluster::Cluster;
 use super::report::{Trouble, trouble};
@@ -15,6 +17,8 @@ pub(super) enum Actor {
     Warp(usize),
     /// A warp's bulk copies out of shared memory.
     Reader(usize),
+    /// A warp's `cp.async`.
+    Writer(usize),
     /// A warpgroup's matrix products.
     Multiplier,
     /// Copies that report to an mbarrier.
@@ -33,15 +37,20 @@ impl Cluster<'_> {
         FIRST_WARP + self.warps.len() + w
     }
 
+    /// The actor that a warp's `cp.async` are.
+    pub(super) fn writer(&self, w: usize) -> usize {
+        FIRST_WARP + 2 * self.warps.len() + w
+    }
+
     /// The actor that the matrix products of a warp's warpgroup are.
     pub(super) fn multiplier(&self, w: usize) -> usize {
         let warp = &self.warps[w];
-        FIRST_WARP + 2 * self.warps.len() + warp.cta * self.warpgroups + warp.index as usize / WARPGROUP
+        FIRST_WARP + 3 * self.warps.len() + warp.cta * self.warpgroups + warp.index as usize / WARPGROUP
     }
 
     /// The actor that the copies of the `n`-th mbarrier are.
     pub(super) fn copier(&self, n: usize) -> usize {
-        FIRST_WARP + 2 * self.warps.len() + self.ctas.len() * self.warpgroups + n
+        FIRST_WARP + 3 * self.warps.len() + self.ctas.len() * self.warpgroups + n
     }
 
     /// Who an actor is.
@@ -50,6 +59,7 @@ impl Cluster<'_> {
         match actor - FIRST_WARP {
             w if w < n => Actor::Warp(w),
             r if r < 2 * n => Actor::Reader(r - n),
+            c if c < 3 * n => Actor::Writer(c - 2 * n),
             _ if actor < self.copier(0) => Actor::Multiplier,
             _ => Actor::Copier,
         }
@@ -79,7 +89,7 @@ impl Cluster<'_> {
 
     pub(super) fn fence(&mut self, w: usize, fence: Fence) {
         match fence {
-            Fence::Memory => {
+            Fence::Memory { wide } => {
                 // Clusters on other cores are ordered by the host's own fences.
                 atomic::fence(SeqCst);
                 let warp = &mut self.warps[w];
@@ -87,6 +97,7 @@ impl Cluster<'_> {
                     warp.clock.join(&met);
                 }
                 let clock = self.release(w);
+                self.warps[w].fence_abroad = wide.then(|| self.export(&clock));
                 self.warps[w].fence = Some(clock);
             }
             Fence::MbarrierInit => {
@@ -105,12 +116,18 @@ impl Cluster<'_> {
         if !order.strong {
             return;
         }
-        let clock = if order.release {
+        let (clock, abroad) = if order.release {
             atomic::fence(SeqCst);
-            Some(self.release(w))
+            let clock = self.release(w);
+            let abroad = order.wide.then(|| self.export(&clock));
+            (Some(clock), abroad)
         } else {
-            self.warps[w].fence.clone()
+            let warp = &self.warps[w];
+            (warp.fence.clone(), warp.fence_abroad.clone().filter(|_| order.wide))
         };
+        if let Some(abroad) = abroad.filter(|_| place < crate::memory::END) {
+            self.env.state.books.publish(place, &abroad);
+        }
         // An atomic continues what the stores before it published; a store ends it.
         match (clock, atomic) {
             (Some(clock), true) => self.published.entry(place).or_default().join(&clock),
@@ -129,18 +146,33 @@ impl Cluster<'_> {
         if order.acquire {
             atomic::fence(SeqCst);
         }
-        if !order.strong || self.published.is_empty() {
+        if !order.strong {
             return;
         }
-        let Some(published) = self.published.get(&place) else {
+        let here = self.published.get(&place);
+        let abroad = (order.wide && place < crate::memory::END)
+            .then(|| self.env.state.books.published(place))
+            .flatten();
+        if here.is_none() && abroad.is_none() {
             return;
-        };
+        }
         let warp = &mut self.warps[w];
-        if order.acquire {
-            warp.clock.join(published);
+        let clock = if order.acquire {
+            &mut warp.clock
         } else {
-            warp.met.get_or_insert_with(Clock::default).join(published);
+            warp.met.get_or_insert_with(Clock::default)
+        };
+        if let Some(here) = here {
+            clock.join(here);
         }
+        if let Some(abroad) = abroad {
+            clock.import(self.index, &abroad);
+        }
+    }
+
+    /// What a warp knows, in terms that other clusters understand.
+    fn export(&self, clock: &Clock) -> Arc<Abroad> {
+        clock.export(self.index, self.multiplier(0))
     }
 
     /// Whether a warp may touch the shared memory of the CTA of that rank.
@@ -194,7 +226,8 @@ impl Cluster<'_> {
             return Ok(());
         }
         let allocation = self.view.allocation(place);
-        let Some(writer) = allocation.writers(place.at, bytes).find(|id| unfinished.contains(id)) else {
+        let mut writers = allocation.writers(place.at, bytes).map(|writer| writer.launch);
+        let Some(writer) = writers.find(|launch| unfinished.contains(launch)) else {
             return Ok(());
         };
         let address = allocation.base + place.at;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::clock::Epoch;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, cta_at};
 use super::order::Actor;
 use super::shadow::{Objection, Touch};
 use super::warp::{Wait, lanes};
@@ -52,9 +52,20 @@ impl Cluster<'_> {
 
     /// Who an epoch belongs to.
     fn name_actor(&self, epoch: Epoch) -> String {
+        self.name_actor_of(self.index, epoch)
+    }
+
+    /// Who an epoch of an actor of some cluster belongs to.
+    pub(super) fn name_actor_of(&self, cluster: u64, epoch: Epoch) -> String {
+        let name = |w: usize| {
+            let warp = &self.warps[w];
+            let [x, y, z] = cta_at(self.env, cluster, warp.cta as u32);
+            format!("warp {} of CTA ({x}, {y}, {z})", warp.index)
+        };
         match self.who(epoch.actor()) {
-            Actor::Warp(w) => self.name_warp(w),
-            Actor::Reader(w) => format!("a bulk copy of {}", self.name_warp(w)),
+            Actor::Warp(w) => name(w),
+            Actor::Reader(w) => format!("a bulk copy of {}", name(w)),
+            Actor::Writer(w) => format!("a `cp.async` of {}", name(w)),
             Actor::Multiplier => "a matrix product".into(),
             Actor::Copier => "a bulk copy".into(),
         }
@@ -78,7 +89,7 @@ impl Cluster<'_> {
             Touch::Write => "writes",
             Touch::AsyncRead(_) if multiplies => "multiplies with",
             Touch::AsyncRead(_) => "copies from",
-            Touch::CopyWrite => "copies to",
+            Touch::CopyWrite | Touch::AsyncWrite(_) => "copies to",
         };
         let (kind, detail) = match objection {
             Objection::Unwritten => (
@@ -116,6 +127,10 @@ impl Cluster<'_> {
                 let (kind, remedy) = match self.who(other.actor()) {
                     Actor::Copier => (FaultKind::AsyncCopy, "wait on the copy's mbarrier first"),
                     Actor::Reader(_) => (FaultKind::AsyncCopy, "wait for the bulk group first"),
+                    Actor::Writer(_) => (
+                        FaultKind::AsyncCopy,
+                        "wait for it with `cp.async.wait_group` or an mbarrier, and let others know of that by a barrier",
+                    ),
                     Actor::Multiplier => (
                         FaultKind::AsyncMatrix,
                         "wait for it with `wgmma.wait_group`, and let whoever overwrites the bytes know of that by a barrier",

@@ -55,6 +55,8 @@ pub(super) enum Touch {
     AsyncRead(Epoch),
     /// A bulk copy about to write: checked as a write of its issuer, entered when it lands.
     CopyWrite,
+    /// A write that `cp.async` makes on its own behalf: checked against its issuer's clock, entered under its own epoch.
+    AsyncWrite(Epoch),
 }
 
 /// What is wrong with an access.
@@ -163,7 +165,7 @@ impl Shadow {
             self.touch_bytes(word, bytes, touch, who)?;
         }
         match touch {
-            Touch::Write => self.flags[word] |= bytes,
+            Touch::Write | Touch::AsyncWrite(_) => self.flags[word] |= bytes,
             Touch::CopyWrite => self.flags[word] |= FLIGHT,
             _ => {}
         }
@@ -206,7 +208,7 @@ impl Shadow {
                 enter(cell, touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (byte as u32, why))?;
             }
         }
-        if bytes == WRITTEN && touch == Touch::Write {
+        if bytes == WRITTEN && matches!(touch, Touch::Write | Touch::AsyncWrite(_)) {
             // All four bytes now say the same.
             self.cells[word] = self.splits[index as usize][0];
             self.free_splits.push(index);
@@ -281,7 +283,8 @@ fn enter(
     sets: &mut Vec<Vec<(Epoch, u32)>>,
     free_sets: &mut Vec<usize>,
 ) -> Result<(), Objection> {
-    if races(cell.write, who) {
+    // Lanes of one `cp.async` do not race among themselves.
+    if races(cell.write, who) && touch != Touch::AsyncWrite(cell.write) {
         return Err(Objection::Race {
             other: cell.write,
             site: cell.write_site,
@@ -294,9 +297,9 @@ fn enter(
             return Err(Objection::Unfenced { site: cell.write_site });
         }
         Touch::AsyncRead(epoch) => epoch,
-        Touch::Write | Touch::CopyWrite => {
-            return enter_write(cell, touch == Touch::Write, who, sets, free_sets);
-        }
+        Touch::Write => return enter_write(cell, Some(who.epoch), who, sets, free_sets),
+        Touch::AsyncWrite(epoch) => return enter_write(cell, Some(epoch), who, sets, free_sets),
+        Touch::CopyWrite => return enter_write(cell, None, who, sets, free_sets),
     };
     if cell.read == reader {
         return Ok(());
@@ -315,10 +318,11 @@ fn enter(
     Ok(())
 }
 
+/// Enters a write, under an epoch if it is one of now.
 #[inline]
 fn enter_write(
     cell: &mut Cell,
-    keep: bool,
+    entered: Option<Epoch>,
     who: Who<'_>,
     sets: &[Vec<(Epoch, u32)>],
     free_sets: &mut Vec<usize>,
@@ -332,15 +336,15 @@ fn enter_write(
         if let Some(&other) = sets[set].iter().find(|(other, _)| races(*other, who)) {
             return Err(race(other));
         }
-        if keep {
+        if entered.is_some() {
             free_sets.push(set);
         }
     } else if races(cell.read, who) {
         return Err(race((cell.read, cell.read_site)));
     }
-    if keep {
+    if let Some(write) = entered {
         *cell = Cell {
-            write: who.epoch,
+            write,
             write_site: who.site,
             ..Cell::default()
         };

@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use crate::parse::Special;
-use crate::program::{Lanes, Mask, WARP};
+use crate::program::{Lanes, Mask, SHARED_BASE, WARP};
 
 /// Multiprocessors of the device that is told of.
 pub(super) const MULTIPROCESSORS: u32 = 132;
@@ -71,6 +71,11 @@ impl Cluster<'_> {
                 Special::Clock64 | Special::Globaltimer => return clock,
                 Special::TotalSmemSize | Special::AggrSmemSize => env.shared_bytes(),
                 Special::DynamicSmemSize => env.dynamic_shared,
+                // The system's part of shared memory is what lies below the CTA's own.
+                Special::ReservedSmemBegin | Special::ReservedSmem0 | Special::ReservedSmem1 => 0,
+                Special::ReservedSmemEnd | Special::ReservedSmemCap => SHARED_BASE,
+                // No launch here is a graph's own.
+                Special::CurrentGraphExec => 0,
             };
             u64::from(narrow)
         });

@@ -59,12 +59,12 @@ impl Tile {
         self.permute(bytes);
     }
 
-    /// Writes the box, as it lies in shared memory, to global memory, on behalf of a launch.
-    pub(super) fn write(&self, view: &mut View<'_>, bytes: &mut [u8], launch: u32) {
+    /// Writes the box, as it lies in shared memory, to global memory, on behalf of a launch at some moment.
+    pub(super) fn write(&self, view: &mut View<'_>, bytes: &mut [u8], (launch, moment): (u32, u32)) {
         self.permute(bytes);
         for run in &self.runs {
             let allocation = view.allocation(run.place);
-            allocation.write(run.place.at, &bytes[run.at..run.at + run.bytes], launch);
+            allocation.write(run.place.at, &bytes[run.at..run.at + run.bytes], launch, moment);
         }
         self.count(view, true);
     }
@@ -116,7 +116,7 @@ impl Cluster<'_> {
                 swizzle: map.swizzle,
                 at: 0,
             };
-            let runs = |cluster: &mut Self, early| cluster.runs(w, lane, (at, &map), &start, early);
+            let runs = |cluster: &mut Self, writes| cluster.runs(w, lane, (at, &map), &start, writes);
             let (source, target) = match tensor.kind {
                 TensorKind::PrefetchMap => continue,
                 TensorKind::Prefetch => {
@@ -127,7 +127,7 @@ impl Cluster<'_> {
                     let address = self.box_address(w, lane, to)?;
                     let barrier = (barrier.space, self.addresses(w, barrier)[lane]);
                     let ranks = multicast.map(|reg| self.warps[w].read(self.env.constants, reg)[lane]);
-                    tile.runs = runs(self, Some(FaultKind::EarlyDependentRead))?;
+                    tile.runs = runs(self, Some(false))?;
                     let target = self.shared_target(w, lane, (to.space, address), bytes, barrier, ranks, site)?;
                     tile.at = target.shared_at();
                     tile.count(&mut self.view, false);
@@ -135,7 +135,7 @@ impl Cluster<'_> {
                 }
                 TensorKind::Store { from } => {
                     let address = self.box_address(w, lane, from)?;
-                    tile.runs = runs(self, Some(FaultKind::EarlyDependentWrite))?;
+                    tile.runs = runs(self, Some(true))?;
                     let source = self.shared_source(w, lane, (from.space, address), bytes, site)?;
                     tile.at = source.shared_at();
                     (source, Target::Tensor(tile))
@@ -172,7 +172,7 @@ impl Cluster<'_> {
                 let Some(place) = self.view.find(at, len as u64) else {
                     return Err(self.outside_global(lane, at, len as u64));
                 };
-                self.check_early(w, lane, place, len as u64, FaultKind::EarlyDependentRead)?;
+                self.check_copy(w, lane, place, len as u64, false)?;
                 self.view.allocation(place).read(place.at, &mut bytes);
             }
             Space::Param => {
@@ -189,14 +189,14 @@ impl Cluster<'_> {
         TensorMap::decode(&bytes).map_err(|why| bad_map(lane, address, &why.to_string()))
     }
 
-    /// The rows of a box, as far as they lie in the tensor.
+    /// The rows of a box, as far as they lie in the tensor, for a copy that reads or writes them; checked only for bounds where it does neither.
     fn runs(
         &mut self,
         w: usize,
         lane: usize,
         (map_at, map): (u64, &TensorMap),
         start: &[i64],
-        early: Option<FaultKind>,
+        writes: Option<bool>,
     ) -> Result<Vec<Run>, Box<Trouble>> {
         let (element, row) = (map.element.bytes(), map.row_bytes());
         let within = |axis: usize, at: i64| u64::try_from(at).ok().filter(|&at| at < map.axes[axis].size);
@@ -221,8 +221,8 @@ impl Cluster<'_> {
                     .ok()
                     .and_then(|address| self.view.find(address, bytes));
                 let place = place.ok_or_else(|| self.outside_tensor(lane, map_at, map, address as u64, bytes))?;
-                if let Some(kind) = early {
-                    self.check_early(w, lane, place, bytes, kind)?;
+                if let Some(writes) = writes {
+                    self.check_copy(w, lane, place, bytes, writes)?;
                 }
                 runs.push(Run {
                     at: (number * row + (first - start[0]) as u64 * element) as usize,

@@ -1,6 +1,11 @@
 //! A warp: registers, and lanes in groups that share an instruction pointer.
 
-use super::clock::Clock;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::async_copy::AsyncCopies;
+use super::clock::{Abroad, Clock, Epoch};
+use super::frames::{FrameId, Frames};
 use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
 
@@ -31,6 +36,8 @@ pub(super) enum Wait {
 /// Lanes that share an instruction pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
+    /// The call that they are in.
+    pub(super) frame: FrameId,
     pub(super) pc: u32,
     pub(super) mask: Mask,
     pub(super) wait: Wait,
@@ -51,8 +58,10 @@ pub(super) struct Warp {
     pub(super) registers: Vec<Lanes>,
     pub(super) predicates: Vec<Mask>,
     pub(super) carry: Mask,
-    /// Local memory, lane after lane.
+    /// Local memory, lane after lane, and the bytes of each.
     pub(super) local: Vec<u8>,
+    pub(super) local_size: usize,
+    pub(super) frames: Frames,
     pub(super) groups: Vec<Group>,
     pub(super) current: usize,
     /// Lanes that have a thread that has not exited.
@@ -61,6 +70,8 @@ pub(super) struct Warp {
     pub(super) clock: Clock,
     /// What it knew at its last memory fence: what its relaxed stores publish.
     pub(super) fence: Option<Clock>,
+    /// The same, for other clusters; none where that fence was not for the whole device.
+    pub(super) fence_abroad: Option<Arc<Abroad>>,
     /// What its relaxed loads have met: learnt at the next memory fence.
     pub(super) met: Option<Clock>,
     /// Like `fence`, for `fence.mbarrier_init`.
@@ -75,8 +86,12 @@ pub(super) struct Warp {
     pub(super) bulk: Vec<LaneGroups>,
     /// Bulk copies out of shared memory that it has issued.
     pub(super) copies_read: u32,
+    /// Its `cp.async`.
+    pub(super) async_copies: AsyncCopies,
     /// Matrix instructions of its warpgroup.
     pub(super) products: Products,
+    /// For each instruction that has written to global memory, when it last did, and that moment's number in the launch.
+    pub(super) moments: HashMap<u32, (Epoch, u32)>,
 }
 
 /// One lane's copies from shared memory to global memory.
@@ -91,6 +106,7 @@ pub(super) struct LaneGroups {
 impl Warp {
     pub(super) fn new(cta: usize, index: u32, threads: Mask, program: &Program) -> Warp {
         let group = Group {
+            frame: 0,
             pc: 0,
             mask: threads,
             wait: Wait::Nothing,
@@ -105,11 +121,14 @@ impl Warp {
             predicates: vec![0; program.predicates as usize],
             carry: 0,
             local: vec![0; program.local_bytes as usize * WARP],
+            local_size: program.local_bytes as usize,
+            frames: Frames::new(program.local_bytes),
             groups: vec![group],
             current: 0,
             live: threads,
             clock: Clock::default(),
             fence: None,
+            fence_abroad: None,
             met: None,
             init_fence: None,
             inits: Clock::default(),
@@ -117,7 +136,9 @@ impl Warp {
             cluster_pending: 0,
             bulk: Vec::new(),
             copies_read: 0,
+            async_copies: AsyncCopies::default(),
             products: Products::default(),
+            moments: HashMap::new(),
         }
     }
 
@@ -129,6 +150,12 @@ impl Warp {
             Some(lanes) => lanes,
             None => &constants[(reg & !CONSTANT) as usize],
         }
+    }
+
+    /// The values of some 32-bit registers, lane by lane.
+    pub(super) fn fragment<const N: usize>(&self, constants: &[Lanes], regs: &[Reg; N]) -> [[u32; N]; WARP] {
+        let values = regs.map(|reg| self.read(constants, reg));
+        std::array::from_fn(|lane| values.map(|value| value[lane] as u32))
     }
 
     /// Sets a register in the lanes of a mask.
@@ -191,14 +218,15 @@ impl Warp {
             self.current = 0;
             return one.wait == Wait::Nothing;
         }
-        let lowest = self.groups.iter().map(|g| g.pc).min();
+        let lowest = (self.groups.iter().copied()).min_by(|a, b| self.frames.compare(a, b));
         for group in &mut self.groups {
             // Nobody is left to come: let the instruction say what it thinks of that.
-            if group.wait == Wait::Converge && Some(group.pc) == lowest {
+            let first = lowest.is_some_and(|lowest| (lowest.frame, lowest.pc) == (group.frame, group.pc));
+            if group.wait == Wait::Converge && first {
                 group.wait = Wait::Nothing;
             }
         }
-        let mut best = None;
+        let mut best: Option<((u32, bool), usize)> = None;
         let mut any_free = false;
         for (i, group) in self.groups.iter().enumerate() {
             if group.wait != Wait::Nothing {
@@ -206,8 +234,12 @@ impl Warp {
             }
             let held = !group.forced && self.is_behind(group, program);
             any_free |= !held;
-            let key = (group.spent / QUANTUM, held, group.pc);
-            if best.is_none_or(|(k, _)| key < k) {
+            let key = (group.spent / QUANTUM, held);
+            let precedes = |(other, at): (_, usize)| {
+                let order = key.cmp(&other);
+                order.then_with(|| self.frames.compare(group, &self.groups[at])).is_lt()
+            };
+            if best.is_none_or(precedes) {
                 best = Some((key, i));
             }
         }
@@ -222,7 +254,19 @@ impl Warp {
 
     /// Whether other lanes will come to where this group stands.
     fn is_behind(&self, group: &Group, program: &Program) -> bool {
-        (self.groups.iter()).any(|other| other.pc < group.pc && program.post_dominates(group.pc, other.pc))
+        let comes = |other: &Group| {
+            let apart = self.frames.apart(group, other);
+            apart.is_some_and(|(ahead, behind)| program.post_dominates(ahead, behind))
+        };
+        self.groups.iter().any(comes)
+    }
+
+    /// Whether any lanes stand where they might still come to the current group's instruction.
+    pub(super) fn any_behind(&self) -> bool {
+        let group = self.group();
+        self.groups
+            .iter()
+            .any(|other| self.frames.compare(other, group).is_lt())
     }
 
     fn join_groups(&mut self) {
@@ -232,14 +276,14 @@ impl Warp {
             let mut j = i + 1;
             while j < self.groups.len() {
                 let (a, b) = (self.groups[i], self.groups[j]);
-                if a.pc == b.pc && joins(&a) && joins(&b) {
+                if (a.frame, a.pc) == (b.frame, b.pc) && joins(&a) && joins(&b) {
                     self.groups[i] = Group {
                         mask: a.mask | b.mask,
                         wait: Wait::Nothing,
                         spent: a.spent.max(b.spent),
                         timed_out: a.timed_out && b.timed_out,
                         forced: false,
-                        pc: a.pc,
+                        ..a
                     };
                     self.groups.remove(j);
                 } else {

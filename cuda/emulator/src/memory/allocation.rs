@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An allocation of device memory.
 pub(crate) struct Allocation {
@@ -12,8 +12,47 @@ pub(crate) struct Allocation {
     /// Its size in bytes; words reach up to 7 bytes further.
     pub(crate) size: u64,
     words: Box<[AtomicU64]>,
-    /// The launch that wrote each 4 bytes last, 0 for the host; absent until a kernel writes here.
-    writers: OnceLock<Option<Box<[AtomicU32]>>>,
+    /// A [`Writer`] for each 4 bytes; absent until a kernel writes here.
+    writers: OnceLock<Option<Box<[AtomicU64]>>>,
+}
+
+/// Who wrote 4 bytes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    /// The launch, 0 for the host.
+    pub(crate) launch: u32,
+    /// The moment in the launch, as the launch numbers them; 0 where that is not known.
+    pub(crate) moment: u32,
+    /// Which of the bytes it wrote: the low four flags. Who wrote the others is not known any more.
+    pub(crate) bytes: u8,
+}
+
+/// Moments that a [`Writer`] can tell apart.
+pub(crate) const MOMENTS: u32 = 1 << 28;
+/// All bytes of 4.
+const ALL: u8 = 0b1111;
+
+impl Writer {
+    fn pack(self) -> u64 {
+        u64::from(self.launch) << 32 | u64::from(self.moment) << 4 | u64::from(self.bytes)
+    }
+
+    fn unpack(word: u64) -> Self {
+        Writer {
+            launch: (word >> 32) as u32,
+            moment: word as u32 >> 4,
+            bytes: word as u8 & ALL,
+        }
+    }
+}
+
+/// For each 4 bytes that some of the `bytes` bytes at `at` belong to: their index, and which of them these are.
+fn quads(at: u64, bytes: u64) -> impl Iterator<Item = (usize, u8)> {
+    let end = at + bytes;
+    (at / 4..end.div_ceil(4)).map(move |quad| {
+        let (first, last) = (at.max(quad * 4) - quad * 4, end.min(quad * 4 + 4) - quad * 4);
+        (quad as usize, (ALL >> (4 - last)) & (ALL << first))
+    })
 }
 
 impl fmt::Debug for Allocation {
@@ -103,9 +142,9 @@ impl Allocation {
         }
     }
 
-    /// Writes bytes that lie inside the allocation, on behalf of a launch (0: the host).
-    pub(crate) fn write(&self, at: u64, bytes: &[u8], writer: u32) {
-        self.note_writer(at, bytes.len() as u64, writer);
+    /// Writes bytes that lie inside the allocation, on behalf of a launch (0: the host) at some moment.
+    pub(crate) fn write(&self, at: u64, bytes: &[u8], launch: u32, moment: u32) {
+        self.note_writer(at, bytes.len() as u64, launch, moment);
         let (mut at, mut bytes) = (at, bytes);
         while !bytes.is_empty() {
             let n = ((8 - at % 8) as usize).min(bytes.len());
@@ -120,26 +159,37 @@ impl Allocation {
 
     /// Records who wrote the bytes last; the host's writes are recorded only over those of launches.
     #[inline]
-    pub(crate) fn note_writer(&self, at: u64, bytes: u64, writer: u32) {
-        let shadow = if writer == 0 {
+    pub(crate) fn note_writer(&self, at: u64, bytes: u64, launch: u32, moment: u32) {
+        let shadow = if launch == 0 {
             self.writers.get()
         } else {
             // SAFETY: an atomic integer may be zero.
             Some(self.writers.get_or_init(|| unsafe { zeroed(self.words.len() * 2) }))
         };
-        if let Some(Some(shadow)) = shadow {
-            for word in &shadow[(at / 4) as usize..(at + bytes).div_ceil(4) as usize] {
-                word.store(writer, Relaxed);
-            }
+        let Some(Some(shadow)) = shadow else { return };
+        for (quad, bytes) in quads(at, bytes) {
+            let now = Writer { launch, moment, bytes }.pack();
+            let before = shadow[quad].load(Relaxed);
+            // What one moment writes piece by piece adds up.
+            let same = before >> 4 == now >> 4;
+            shadow[quad].store(if same { before | now } else { now }, Relaxed);
         }
     }
 
-    /// The launches that wrote the bytes last, one per 4 bytes; none where no kernel ever wrote to the allocation.
-    pub(crate) fn writers(&self, at: u64, bytes: u64) -> impl Iterator<Item = u32> + '_ {
+    /// Who wrote the bytes last, for each 4 bytes, with which of the bytes asked for are that one's; nothing where no kernel ever
+    /// wrote to the allocation.
+    #[inline]
+    pub(crate) fn writers(&self, at: u64, bytes: u64) -> impl Iterator<Item = Writer> + '_ {
         let shadow = self.writers.get().and_then(Option::as_deref);
-        (shadow.into_iter())
-            .flat_map(move |s| &s[(at / 4) as usize..(at + bytes).div_ceil(4) as usize])
-            .map(|word| word.load(Relaxed))
+        shadow.into_iter().flat_map(move |shadow| {
+            quads(at, bytes).map(|(quad, wanted)| {
+                let writer = Writer::unpack(shadow[quad].load(Relaxed));
+                Writer {
+                    bytes: writer.bytes & wanted,
+                    ..writer
+                }
+            })
+        })
     }
 }
 

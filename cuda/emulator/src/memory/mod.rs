@@ -6,7 +6,7 @@ mod history;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub(crate) use allocation::Allocation;
+pub(crate) use allocation::{Allocation, MOMENTS};
 pub(crate) use history::Early;
 
 use history::History;
@@ -132,7 +132,7 @@ impl Memory {
             return Ok(());
         }
         let (allocation, at) = self.locate(address, bytes.len() as u64)?;
-        allocation.write(at, bytes, 0);
+        allocation.write(at, bytes, 0, 0);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Memory {
         let mut done = 0;
         while done < bytes {
             let n = (bytes - done).min(block.len() as u64);
-            allocation.write(at + done, &block[..n as usize], 0);
+            allocation.write(at + done, &block[..n as usize], 0, 0);
             done += n;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Memory {
             // Chunks go in the order in which none is overwritten before it is read.
             let at = if to > from { bytes - done - n } else { done };
             source.read(source_at + at, &mut buffer[..n as usize]);
-            target.write(target_at + at, &buffer[..n as usize], 0);
+            target.write(target_at + at, &buffer[..n as usize], 0, 0);
             done += n;
         }
         Ok(())

@@ -150,7 +150,7 @@ pub fn extend_from(a: u32, width: u32, clamp: bool, signed: bool) -> u32 {
     }
     let width = width & 31;
     let above = u32::MAX << width;
-    let sign = signed && a >> (width.wrapping_sub(1) & 31) & 1 != 0;
+    let sign = signed && width > 0 && a >> (width - 1) & 1 != 0;
     a & !above | if sign { above } else { 0 }
 }
 

@@ -6,7 +6,7 @@ use super::format::{Class, Format, Magnitude, Rounding};
 /// An integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Int {
-    /// Its width: 8, 16, 32 or 64.
+    /// Its width: 1 to 64.
     pub bits: u32,
     /// Whether it has a sign.
     pub signed: bool,
@@ -140,6 +140,7 @@ fn round_to_format(bits: u64, from: Format, to: Format, mode: Mode) -> u64 {
     let negative = from.is_negative(bits);
     let converted = match from.class(bits) {
         Class::Nan => to.nan(),
+        Class::Infinite if to == Format::E4m3 => to.signed(to.largest(), negative),
         Class::Infinite => to.signed(to.infinity(), negative),
         Class::Zero => to.signed(0, negative),
         Class::Finite { significand, exponent } => {
@@ -182,6 +183,14 @@ pub fn round_to_integral(bits: u64, format: Format, mode: Mode) -> u64 {
         _ => bits,
     };
     mode.finish(format, rounded)
+}
+
+/// `cvt.pack.sat`: two values clamped to a type of 2 to 16 bits, `high` above `low`, below what fits of `rest`.
+#[inline]
+pub fn pack_saturated(high: u64, low: u64, rest: u64, from: Int, to: Int) -> u32 {
+    let part = |register: u64| to.clamp(from.value(register)) as u64 & (u64::MAX >> (64 - to.bits));
+    let pair = part(high) << to.bits | part(low);
+    (rest << (2 * to.bits) | pair) as u32
 }
 
 /// Two values converted and packed, the first in the upper half: `cvt.rn.bf16x2.f32 d, a, b`.

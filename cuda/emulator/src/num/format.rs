@@ -5,6 +5,11 @@
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
+    /// Four exponent and three fraction bits, without infinities: only all ones is a NaN, and what is too large becomes the
+    /// largest value, as PTX's conversions to it demand.
+    E4m3,
+    /// The upper half of a binary16.
+    E5m2,
     /// IEEE 754 binary16.
     F16,
     /// The upper half of a binary32.
@@ -125,6 +130,8 @@ impl Format {
     /// Fraction bits, without the implicit leading one.
     pub const fn fraction_bits(self) -> u32 {
         match self {
+            Format::E4m3 => 3,
+            Format::E5m2 => 2,
             Format::F16 | Format::Tf32 => 10,
             Format::Bf16 => 7,
             Format::F32 => 23,
@@ -134,7 +141,8 @@ impl Format {
 
     const fn exponent_bits(self) -> u32 {
         match self {
-            Format::F16 => 5,
+            Format::E4m3 => 4,
+            Format::F16 | Format::E5m2 => 5,
             Format::Bf16 | Format::Tf32 | Format::F32 => 8,
             Format::F64 => 11,
         }
@@ -144,14 +152,31 @@ impl Format {
         (1 << (self.exponent_bits() - 1)) - 1
     }
 
+    /// The exponent of the smallest normal value.
+    pub(super) const fn least_exponent(self) -> i32 {
+        1 - self.bias()
+    }
+
     /// The bit of the sign.
     pub const fn sign_bit(self) -> u64 {
         1 << (self.fraction_bits() + self.exponent_bits())
     }
 
-    /// Positive infinity.
+    /// The largest exponent of a finite value.
+    const fn largest_exponent(self) -> i32 {
+        match self {
+            // There is no infinity to make room for.
+            Format::E4m3 => self.bias() + 1,
+            _ => self.bias(),
+        }
+    }
+
+    /// Positive infinity; where there is none, the pattern above the largest value.
     pub const fn infinity(self) -> u64 {
-        ((1 << self.exponent_bits()) - 1) << self.fraction_bits()
+        match self {
+            Format::E4m3 => 0x7f,
+            _ => ((1 << self.exponent_bits()) - 1) << self.fraction_bits(),
+        }
     }
 
     /// The largest finite value.
@@ -174,7 +199,11 @@ impl Format {
 
     /// Whether the pattern is a NaN.
     pub const fn is_nan(self, bits: u64) -> bool {
-        bits & (self.sign_bit() - 1) > self.infinity()
+        let magnitude = bits & (self.sign_bit() - 1);
+        match self {
+            Format::E4m3 => magnitude == self.infinity(),
+            _ => magnitude > self.infinity(),
+        }
     }
 
     /// Whether the sign is set.
@@ -184,7 +213,7 @@ impl Format {
 
     /// The pattern, or a zero of its sign if it is subnormal.
     pub const fn flush(self, bits: u64) -> u64 {
-        if bits & self.infinity() == 0 {
+        if bits & (self.sign_bit() - 1) < 1 << self.fraction_bits() {
             bits & self.sign_bit()
         } else {
             bits
@@ -205,7 +234,7 @@ impl Format {
             magnitude >> self.fraction_bits(),
             magnitude & ((1 << self.fraction_bits()) - 1),
         );
-        if magnitude > self.infinity() {
+        if self.is_nan(bits) {
             Class::Nan
         } else if magnitude == self.infinity() {
             Class::Infinite
@@ -229,7 +258,7 @@ impl Format {
         let leading = value.exponent + 127 - value.significand.leading_zeros() as i32;
         // The weight of the last bit kept: fixed by the value where it is normal, else by the smallest exponent.
         let last = (leading - fraction).max(1 - self.bias() - fraction);
-        if leading > self.bias() {
+        if leading > self.largest_exponent() {
             return self.overflow(negative, rounding);
         }
         let (kept, rest) = value.split(last - value.exponent);
@@ -244,8 +273,10 @@ impl Format {
         }
     }
 
+    /// What stands for a magnitude beyond the largest.
     fn overflow(self, negative: bool, rounding: Rounding) -> u64 {
         let largest = match rounding {
+            _ if self == Format::E4m3 => true,
             Rounding::Nearest | Rounding::NearestAway => false,
             Rounding::Zero => true,
             Rounding::Down => !negative,

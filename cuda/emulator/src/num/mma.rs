@@ -13,7 +13,7 @@
 use super::lanes::Vectors;
 
 /// Bits kept below the largest exponent.
-const KEPT_BITS: i32 = 25;
+pub(super) const KEPT_BITS: i32 = 25;
 /// The NaN of every NaN result.
 const NAN: u32 = 0x7fff_ffff;
 const BIAS: i32 = 127;
@@ -241,7 +241,7 @@ pub fn dot_bf16(a: &[u16; 16], b: &[u16; 16], c: f32) -> f32 {
 }
 
 /// `significand · 2^exponent` without its fraction; the exponent is at most 11.
-fn cut(significand: i64, exponent: i32) -> i64 {
+pub(super) fn cut(significand: i64, exponent: i32) -> i64 {
     if exponent >= 0 {
         significand << exponent
     } else {
@@ -273,13 +273,13 @@ fn value(bits: u16) -> f32 {
 
 /// `2^exponent` for exponents from -1022 to 1023.
 #[inline]
-fn power_of_two(exponent: i32) -> f64 {
+pub(super) fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
 /// Cut off to binary32; a zero is +0, and what is too large is infinite.
 #[inline]
-fn cut_to_f32(exact: f64) -> f32 {
+pub(super) fn cut_to_f32(exact: f64) -> f32 {
     if exact.abs() < f64::from(f32::MIN_POSITIVE) {
         let units = (exact * power_of_two(149)) as i32;
         return (f64::from(units) * power_of_two(-149)) as f32;

@@ -12,11 +12,15 @@ mod format;
 pub mod integer;
 mod lanes;
 mod mma;
+mod product;
 #[cfg(test)]
 mod tests;
 
 pub use compare::Comparison;
-pub use convert::{Int, float_to_float, float_to_int, int_to_float, int_to_int, pack_pair, round_to_integral};
+pub use convert::{
+    Int, float_to_float, float_to_int, int_to_float, int_to_int, pack_pair, pack_saturated, round_to_integral,
+};
 pub use float::{Mode, Selection, abs, add, div, fma, mul, neg, rcp, select, sqrt, sub};
 pub use format::{Format, Rounding};
 pub use mma::{dot_bf16, mma_m16n8k16_bf16, multiply_tile_bf16, pack_sums, unpack_rows, unpack_sums};
+pub use product::{Element, Product, Sum};

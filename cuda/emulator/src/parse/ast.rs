@@ -16,6 +16,38 @@ pub struct Module {
     pub entries: Vec<Entry>,
     /// Variables declared outside every kernel: `.global`, `.const` and `.shared`, `.extern` ones included.
     pub globals: Vec<Var>,
+    /// The functions, in the order of their first mention.
+    pub functions: Vec<Function>,
+}
+
+/// A `.func`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The line that defines it, or else declares it.
+    pub line: u32,
+    /// What it takes.
+    pub params: Vec<Formal>,
+    /// What it returns.
+    pub returns: Vec<Formal>,
+    /// The type of each register, as of [`Entry::registers`].
+    pub registers: Vec<Type>,
+    /// `.shared` variables declared inside it.
+    pub shared: Vec<Var>,
+    /// `.local` variables declared inside it, and the `.param` ones by which it calls others.
+    pub local: Vec<Var>,
+    /// The instructions; none where it is only declared.
+    pub body: Option<Vec<Inst>>,
+}
+
+/// A formal parameter of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Formal {
+    /// A `.reg` parameter.
+    Register(RegId),
+    /// A `.param` one, in memory. Offsets have no meaning here.
+    Memory(Param),
 }
 
 /// One kernel.
@@ -46,7 +78,8 @@ pub struct Entry {
     /// `.shared` variables declared inside the kernel. A name that two scopes declare is made distinct by a suffix
     /// `#2`, `#3`, …, in the operands that mean it too.
     pub shared: Vec<Var>,
-    /// `.local` variables declared inside the kernel, named as [`shared`](Self::shared) ones are.
+    /// `.local` variables declared inside the kernel, named as [`shared`](Self::shared) ones are, and the `.param` ones by
+    /// which it calls functions.
     pub local: Vec<Var>,
     /// The instructions, in the order of the text.
     pub body: Vec<Inst>,
@@ -80,7 +113,22 @@ pub struct Var {
     pub external: bool,
     /// Its first bytes; what follows them up to `size` is zero for `.global` and `.const`, and undefined elsewhere.
     pub init: Vec<u8>,
+    /// The parts of `init` that are addresses, zero there.
+    pub pointers: Vec<Pointer>,
     /// The line that declares it.
+    pub line: u32,
+}
+
+/// An address in a variable's initial value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pointer {
+    /// Where in the variable it starts; it takes 8 bytes.
+    pub at: u64,
+    /// The variable or function whose address it is.
+    pub name: String,
+    /// Bytes to add.
+    pub offset: i64,
+    /// The line that names it.
     pub line: u32,
 }
 
@@ -128,9 +176,11 @@ pub enum Operand {
         /// The coordinates, as many as were written.
         coordinates: Vec<Operand>,
     },
-    /// The address of a variable or parameter as a value: `mov.u32 %r, name + 4`.
+    /// `(a, b, …)`: what a call takes or returns.
+    List(Vec<Operand>),
+    /// The address of a variable, parameter or function as a value: `mov.u32 %r, name + 4`.
     Symbol {
-        /// The variable's or parameter's name.
+        /// The variable's, parameter's or function's name.
         name: String,
         /// Bytes to add to its address.
         offset: i64,
@@ -264,5 +314,9 @@ spelled! {
         Clock = "%clock", ClockHi = "%clock_hi", Clock64 = "%clock64",
         Globaltimer = "%globaltimer", GlobaltimerLo = "%globaltimer_lo", GlobaltimerHi = "%globaltimer_hi",
         TotalSmemSize = "%total_smem_size", DynamicSmemSize = "%dynamic_smem_size", AggrSmemSize = "%aggr_smem_size",
+        ReservedSmemBegin = "%reserved_smem_offset_begin", ReservedSmemEnd = "%reserved_smem_offset_end",
+        ReservedSmemCap = "%reserved_smem_offset_cap",
+        ReservedSmem0 = "%reserved_smem_offset_0", ReservedSmem1 = "%reserved_smem_offset_1",
+        CurrentGraphExec = "%current_graph_exec",
     }
 }

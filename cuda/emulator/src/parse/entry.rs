@@ -15,16 +15,16 @@ struct Pending<'t> {
     line: u32,
 }
 
-/// A kernel while it is being read.
-struct Body<'a, 't> {
-    cursor: &'a mut Cursor<'t>,
+/// A kernel or function while it is being read.
+pub(super) struct Body<'a, 't> {
+    pub(super) cursor: &'a mut Cursor<'t>,
     budget: &'a mut Budget,
     is_global: &'a dyn Fn(&str) -> bool,
-    scopes: Scopes<'t>,
-    registers: Vec<Type>,
-    shared: Vec<Var>,
-    local: Vec<Var>,
-    insts: Vec<Inst>,
+    pub(super) scopes: Scopes<'t>,
+    pub(super) registers: Vec<Type>,
+    pub(super) shared: Vec<Var>,
+    pub(super) local: Vec<Var>,
+    pub(super) insts: Vec<Inst>,
     /// Operands that are labels: which instruction's, which operand.
     labels: Vec<(usize, usize, Pending<'t>)>,
     /// Operands that are `.branchtargets` lists: which instruction's, which operand, which list.
@@ -60,19 +60,7 @@ pub(super) fn entry<'t>(
         })?;
     }
     header(cursor, &mut entry)?;
-    let mut body = Body {
-        cursor,
-        budget,
-        is_global,
-        scopes,
-        registers: Vec::new(),
-        shared: Vec::new(),
-        local: Vec::new(),
-        insts: Vec::new(),
-        labels: Vec::new(),
-        target_uses: Vec::new(),
-        targets: Vec::new(),
-    };
+    let mut body = Body::new(cursor, budget, is_global, scopes);
     body.statements()?;
     body.resolve_labels()?;
     Ok(Entry {
@@ -110,9 +98,30 @@ fn header(cursor: &mut Cursor<'_>, entry: &mut Entry) -> Result<(), ParseError> 
     Ok(())
 }
 
-impl<'t> Body<'_, 't> {
-    /// Every statement up to the brace that ends the kernel.
-    fn statements(&mut self) -> Result<(), ParseError> {
+impl<'a, 't> Body<'a, 't> {
+    pub(super) fn new(
+        cursor: &'a mut Cursor<'t>,
+        budget: &'a mut Budget,
+        is_global: &'a dyn Fn(&str) -> bool,
+        scopes: Scopes<'t>,
+    ) -> Self {
+        Body {
+            cursor,
+            budget,
+            is_global,
+            scopes,
+            registers: Vec::new(),
+            shared: Vec::new(),
+            local: Vec::new(),
+            insts: Vec::new(),
+            labels: Vec::new(),
+            target_uses: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+
+    /// Every statement up to the brace that ends the body.
+    pub(super) fn statements(&mut self) -> Result<(), ParseError> {
         loop {
             let token = self.cursor.peek();
             match token.kind {
@@ -156,7 +165,7 @@ impl<'t> Body<'_, 't> {
         }
     }
 
-    fn operands(&mut self) -> Operands<'_, 't> {
+    pub(super) fn operands(&mut self) -> Operands<'_, 't> {
         Operands {
             cursor: self.cursor,
             scopes: &self.scopes,
@@ -179,7 +188,8 @@ impl<'t> Body<'_, 't> {
                 return debug::location(self.cursor);
             }
             "shared" => (Space::Shared, false),
-            "local" => (Space::Local, false),
+            // Variables by which calls pass values are local ones.
+            "local" | "param" => (Space::Local, false),
             "extern" => (Space::Shared, true),
             _ => {
                 return self
@@ -249,8 +259,10 @@ impl<'t> Body<'_, 't> {
                 self.scopes
                     .declare(name, Meaning::Targets(self.targets.len() - 1), line)
             }
-            Kind::Dot("calltargets" | "callprototype") => {
-                self.cursor.unexpected("an instruction: calls are not supported")
+            Kind::Dot(list @ ("calltargets" | "callprototype")) => {
+                self.cursor.next()?;
+                super::function::callees(self.cursor, list)?;
+                self.scopes.declare(name, Meaning::Callees, line)
             }
             _ => self.scopes.declare(name, Meaning::Label(self.insts.len()), line),
         }
@@ -259,12 +271,6 @@ impl<'t> Body<'_, 't> {
     /// The rest of an instruction whose first word has been taken.
     fn instruction(&mut self, word: &'t str, first: Token<'t>, guard: Option<(RegId, bool)>) -> Result<(), ParseError> {
         let line = first.line;
-        if word == "call" {
-            return fail(
-                line,
-                "calls are not supported: every function must be inlined into its kernel",
-            );
-        }
         self.budget.instructions.take(1, line)?;
         let mut opcode = vec![word.to_owned()];
         while let Kind::Dot(part) = self.cursor.peek().kind {
@@ -272,7 +278,9 @@ impl<'t> Body<'_, 't> {
             opcode.push(part.to_owned());
         }
         let mut operands = Vec::new();
-        if self.cursor.peek().kind != Kind::Punct(';') {
+        if word == "call" {
+            operands = super::function::call(self)?;
+        } else if self.cursor.peek().kind != Kind::Punct(';') {
             loop {
                 let line = self.cursor.peek().line;
                 let (inst, operand) = (self.insts.len(), operands.len());
@@ -310,7 +318,7 @@ impl<'t> Body<'_, 't> {
     }
 
     /// Gives every name that had to be a label its target, and every `.branchtargets` list its labels.
-    fn resolve_labels(&mut self) -> Result<(), ParseError> {
+    pub(super) fn resolve_labels(&mut self) -> Result<(), ParseError> {
         for (inst, operand, pending) in &self.labels {
             self.insts[*inst].operands[*operand] = Operand::Label(resolve(&self.scopes, pending)?);
         }

@@ -7,6 +7,7 @@ mod ast;
 mod cursor;
 mod debug;
 mod entry;
+mod function;
 mod lexer;
 mod module;
 mod operand;
@@ -15,7 +16,9 @@ mod scope;
 mod tests;
 mod variable;
 
-pub use ast::{AddrBase, Address, Entry, Inst, Module, Operand, Param, RegId, Space, Special, Type, Var};
+pub use ast::{
+    AddrBase, Address, Entry, Formal, Function, Inst, Module, Operand, Param, Pointer, RegId, Space, Special, Type, Var,
+};
 
 /// Longest text in bytes; real modules have a few million.
 const MAX_TEXT: usize = 64 << 20;

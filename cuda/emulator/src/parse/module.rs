@@ -1,10 +1,11 @@
 //! The module's own level: version, target, variables and kernels.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::ast::{Module, Space};
 use super::cursor::{Cursor, fail};
 use super::entry::entry;
+use super::function::function;
 use super::lexer::Kind;
 use super::variable::variables;
 use super::{Budget, ParseError, debug};
@@ -14,8 +15,10 @@ use super::{Budget, ParseError, debug};
 struct Names<'t> {
     /// Of kernels and variables.
     all: HashSet<&'t str>,
-    /// Of variables alone.
+    /// Of variables and functions, which operands may name.
     variables: HashSet<&'t str>,
+    /// Of functions, with their place among the module's.
+    functions: HashMap<&'t str, usize>,
 }
 
 impl<'t> Names<'t> {
@@ -99,7 +102,40 @@ fn head(cursor: &mut Cursor<'_>, module: &mut Module) -> Result<(), ParseError> 
     Ok(())
 }
 
-/// A variable or kernel, with its linkage.
+/// A function, perhaps declared before.
+fn declare_function<'t>(
+    cursor: &mut Cursor<'t>,
+    module: &mut Module,
+    budget: &mut Budget,
+    names: &mut Names<'t>,
+) -> Result<(), ParseError> {
+    let known = |name: &str| names.variables.contains(name);
+    let mut own = None;
+    let function = function(cursor, budget, &known, |name, line| {
+        own = Some((name, line));
+        match names.all.contains(name) && !names.functions.contains_key(name) {
+            true => fail(line, format!("{name} is declared twice")),
+            false => Ok(()),
+        }
+    })?;
+    let Some((name, line)) = own else { return Ok(()) };
+    match names.functions.get(name) {
+        Some(&at) => match (&module.functions[at].body, &function.body) {
+            (Some(_), Some(_)) => return fail(line, format!("{name} is defined twice")),
+            (None, Some(_)) => module.functions[at] = function,
+            _ => {}
+        },
+        None => {
+            names.all.insert(name);
+            names.variables.insert(name);
+            names.functions.insert(name, module.functions.len());
+            module.functions.push(function);
+        }
+    }
+    Ok(())
+}
+
+/// A variable, kernel or function, with its linkage.
 fn declaration<'t>(
     cursor: &mut Cursor<'t>,
     module: &mut Module,
@@ -129,8 +165,14 @@ fn declaration<'t>(
             module.entries.push(entry);
             return Ok(());
         }
-        "func" => return cursor.unexpected("a kernel or variable: functions are not supported, all must be inlined"),
-        _ => return cursor.unexpected("a kernel or a variable"),
+        "tex" | "texref" | "samplerref" | "surfref" => {
+            return cursor.unexpected("a kernel, a function or a variable: textures and surfaces are not supported");
+        }
+        "func" => {
+            cursor.next()?;
+            return declare_function(cursor, module, budget, names);
+        }
+        _ => return cursor.unexpected("a kernel, a function or a variable"),
     };
     cursor.next()?;
     let globals = &mut module.globals;

@@ -20,6 +20,12 @@ pub(super) enum Parsed<'t> {
     Targets(usize),
 }
 
+/// Whether a name is a prefix and a number below `count`.
+fn numbered(name: &str, prefix: &str, count: u32) -> bool {
+    let number = name.strip_prefix(prefix).and_then(|digits| digits.parse::<u32>().ok());
+    number.is_some_and(|number| number < count)
+}
+
 /// Reads operands where `scopes` says what names mean and `is_global` knows the module's variables.
 pub(super) struct Operands<'a, 't> {
     pub(super) cursor: &'a mut Cursor<'t>,
@@ -40,12 +46,40 @@ impl<'t> Operands<'_, 't> {
             Kind::Punct('(') => {
                 return self
                     .cursor
-                    .unexpected("an operand: calls and computed constants are not supported");
+                    .unexpected("an operand: computed constants are not supported");
             }
             Kind::Word(name) => return self.named(name),
             _ => self.constant()?,
         };
         Ok(Parsed::Operand(operand))
+    }
+
+    /// `(a, b, …)` of a call.
+    pub(super) fn list(&mut self) -> Result<Operand, ParseError> {
+        self.cursor.expect('(')?;
+        let mut list = Vec::new();
+        if !self.cursor.accept(')')? {
+            loop {
+                let line = self.cursor.peek().line;
+                match self.operand()? {
+                    Parsed::Operand(
+                        operand @ (Operand::Reg(_)
+                        | Operand::Int(_)
+                        | Operand::F32(_)
+                        | Operand::F64(_)
+                        | Operand::Special(_)
+                        | Operand::Symbol { .. }
+                        | Operand::Discard),
+                    ) => list.push(operand),
+                    _ => return fail(line, "calls pass registers, constants and `.param` variables"),
+                }
+                if !self.cursor.accept(',')? {
+                    self.cursor.expect(')')?;
+                    break;
+                }
+            }
+        }
+        Ok(Operand::List(list))
     }
 
     /// A number, perhaps negated.
@@ -75,11 +109,15 @@ impl<'t> Operands<'_, 't> {
             Some(Meaning::Variable(unique)) => self.symbol(unique)?,
             Some(Meaning::Label(target)) => Operand::Label(target),
             Some(Meaning::Targets(list)) => return Ok(Parsed::Targets(list)),
+            Some(Meaning::Callees) => return fail(line, format!("{name} says what is called, and is no operand")),
             None if name == "_" => match self.second_destination()? {
                 Some(second) => Operand::Pair(None, second),
                 None => Operand::Discard,
             },
             None if name == "WARP_SZ" => Operand::Int(WARP_SIZE),
+            // Registers of the driver and of performance monitors, of which there are none: they read as zero.
+            None if numbered(name, "%envreg", 32) => Operand::Int(0),
+            None if numbered(name, "%pm", 8) || numbered(name.trim_end_matches("_64"), "%pm", 8) => Operand::Int(0),
             None if name.starts_with('%') => Operand::Special(self.special(name, line)?),
             None if (self.is_global)(name) => self.symbol(name.to_owned())?,
             None => return Ok(Parsed::Name(name)),

@@ -20,6 +20,8 @@ pub(super) enum Meaning {
     Label(usize),
     /// A `.branchtargets` list, by its number.
     Targets(usize),
+    /// A `.callprototype` or `.calltargets` list.
+    Callees,
 }
 
 /// A scope of one kernel, by its number; 0 is the kernel's outermost.

@@ -226,7 +226,7 @@ fn names_every_special_register_both_ways() {
 #[test]
 fn refuses_what_it_does_not_know_and_says_where() {
     let cases = [
-        ("call.uni foo, ();", "calls are not supported"),
+        ("call.uni foo, ();", "declared function"),
         ("mov.u32 %r1, %r9;", "%r9"),
         ("mov.u32 %r1, %r01;", "%r01"),
         ("mov.u32 %r1, %tid;", "%tid"),
@@ -244,7 +244,7 @@ fn refuses_what_it_does_not_know_and_says_where() {
         (".shared .b8 x[];", "no size"),
         (".shared .align 3 .b8 x[4];", "power of two"),
         (".shared .b32 x = 3;", "initial value"),
-        (".param .b32 x;", "directive"),
+        (".branch b;", "directive"),
         ("x: x: ret;", "declared twice"),
         ("mov.u32 %r1, {};", "operand"),
         ("mov.u32 %r1, {{%r1}};", "operand"),
@@ -267,10 +267,14 @@ fn refuses_what_it_does_not_know_and_says_where() {
         (".version 8.0 .address_size 64", "`.target`"),
         (".version 8.0 .target sm_90 .address_size 32", "32 bits"),
         (
-            ".version 8.0 .target sm_90 .func f() { ret; }",
-            "functions are not supported",
+            ".version 8.0 .target sm_90 .func f() { ret; } .func f() { ret; }",
+            "f is defined twice",
         ),
-        (".version 8.0 .target sm_90 .extern .entry k;", "a kernel or a variable"),
+        (".version 8.0 .target sm_90 .func (.reg .pred p) f();", "type .pred"),
+        (
+            ".version 8.0 .target sm_90 .extern .entry k;",
+            "a kernel, a function or a variable",
+        ),
         (
             ".version 8.0 .target sm_90 .entry k() .magic 3 {}",
             "directive for kernels",
@@ -294,8 +298,8 @@ fn refuses_what_it_does_not_know_and_says_where() {
             "more initial values",
         ),
         (
-            ".version 8.0 .target sm_90 .global .u64 x = y;",
-            "addresses are not supported",
+            ".version 8.0 .target sm_90 .global .u32 x = y;",
+            "an address takes 64 bits",
         ),
         (".version 8.0 .target sm_90 .global .f32 x = 1;", "number of type .f32"),
         (".version 8.0 .target sm_90 .global .u32 x = {1,;", "number of type"),

@@ -1,7 +1,7 @@
 //! Declarations of variables and parameters.
 
 use super::ParseError;
-use super::ast::{Param, Space, Type, Var};
+use super::ast::{Param, Pointer, Space, Type, Var};
 use super::cursor::{Cursor, fail};
 use super::lexer::Kind;
 
@@ -33,7 +33,7 @@ pub(super) fn variables<'t>(
         let name = cursor.word("a variable's name")?;
         let bytes = element.ty.bytes() * element.lanes;
         let mut size = dimensions(cursor, bytes)?;
-        let mut init = Vec::new();
+        let (mut init, mut pointers) = (Vec::new(), Vec::new());
         if cursor.accept('=')? {
             if !matches!(space, Space::Global | Space::Const) {
                 return fail(
@@ -41,7 +41,7 @@ pub(super) fn variables<'t>(
                     format!("{name}: only .global and .const variables may have an initial value"),
                 );
             }
-            initial_values(cursor, element.ty, size, &mut init)?;
+            initial_values(cursor, element.ty, size, &mut init, &mut pointers)?;
             size = size.max(init.len() as u64);
         }
         if size == 0 && !external {
@@ -59,6 +59,7 @@ pub(super) fn variables<'t>(
                 size,
                 external,
                 init,
+                pointers,
                 line,
             },
         )
@@ -67,6 +68,14 @@ pub(super) fn variables<'t>(
 
 /// `[.align N] [.v2|.v4] .type`
 fn element(cursor: &mut Cursor<'_>) -> Result<Element, ParseError> {
+    // Managed memory is like any other here.
+    if cursor.accept_dot("attribute")? {
+        cursor.expect('(')?;
+        if !cursor.accept_dot("managed")? {
+            return cursor.unexpected("`.managed`");
+        }
+        cursor.expect(')')?;
+    }
     let align = if cursor.accept_dot("align")? {
         Some(alignment(cursor)?)
     } else {
@@ -144,7 +153,13 @@ fn dimensions(cursor: &mut Cursor<'_>, element_bytes: u32) -> Result<u64, ParseE
 }
 
 /// The initial value after `=`: one number, or numbers in braces that may nest. `size` 0 means as many as there are.
-fn initial_values(cursor: &mut Cursor<'_>, ty: Type, size: u64, bytes: &mut Vec<u8>) -> Result<(), ParseError> {
+fn initial_values(
+    cursor: &mut Cursor<'_>,
+    ty: Type,
+    size: u64,
+    bytes: &mut Vec<u8>,
+    pointers: &mut Vec<Pointer>,
+) -> Result<(), ParseError> {
     let mut depth = 0u32;
     loop {
         while cursor.accept('{')? {
@@ -152,7 +167,10 @@ fn initial_values(cursor: &mut Cursor<'_>, ty: Type, size: u64, bytes: &mut Vec<
         }
         let line = cursor.peek().line;
         if cursor.peek().kind != Kind::Punct('}') {
-            initial_value(cursor, ty, bytes)?;
+            match cursor.peek().kind {
+                Kind::Word(_) => pointers.push(pointer(cursor, ty, bytes)?),
+                _ => initial_value(cursor, ty, bytes)?,
+            }
         }
         if size > 0 && bytes.len() as u64 > size {
             return fail(
@@ -172,6 +190,36 @@ fn initial_values(cursor: &mut Cursor<'_>, ty: Type, size: u64, bytes: &mut Vec<
     }
 }
 
+/// `name`, `name + 4` or `generic(name)`: an address. Variables' own addresses are generic ones here.
+fn pointer(cursor: &mut Cursor<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<Pointer, ParseError> {
+    let line = cursor.peek().line;
+    if ty.bits() != 64 {
+        return fail(line, format!("an address takes 64 bits and does not fit .{ty}"));
+    }
+    let mut name = cursor.word("the name of a variable or function")?;
+    let generic = name == "generic" && cursor.accept('(')?;
+    if generic {
+        name = cursor.word("the name of a variable or function")?;
+        cursor.expect(')')?;
+    }
+    let negative = cursor.accept('-')?;
+    let mut offset = 0;
+    if negative || cursor.accept('+')? {
+        let line = cursor.peek().line;
+        let bytes = cursor.integer("a number of bytes")?;
+        let bytes = i64::try_from(bytes).or_else(|_| fail(line, format!("offset {bytes} is too large")))?;
+        offset = if negative { -bytes } else { bytes };
+    }
+    let at = bytes.len() as u64;
+    bytes.extend([0; 8]);
+    Ok(Pointer {
+        at,
+        name: name.to_owned(),
+        offset,
+        line,
+    })
+}
+
 fn initial_value(cursor: &mut Cursor<'_>, ty: Type, bytes: &mut Vec<u8>) -> Result<(), ParseError> {
     let negative = cursor.accept('-')?;
     let line = cursor.peek().line;
@@ -187,9 +235,6 @@ fn initial_value(cursor: &mut Cursor<'_>, ty: Type, bytes: &mut Vec<u8>) -> Resu
             } else {
                 u64::from((value as f32).to_bits())
             }
-        }
-        (Kind::Word(_), _) => {
-            return cursor.unexpected("a number: initial values that are addresses are not supported");
         }
         _ => return cursor.unexpected(&format!("a number of type .{ty}")),
     };

@@ -4,6 +4,7 @@
 //! 32 lanes or small enumerations. No text is looked at while a kernel runs, except to report a fault.
 
 use std::fmt;
+use std::ops::Range;
 
 mod matrix;
 mod op;
@@ -40,13 +41,32 @@ pub(crate) struct Program {
     pub(crate) static_shared: u32,
     /// Where dynamic shared memory starts, as an address in the shared window.
     pub(crate) dynamic_base: u32,
-    /// Bytes of local memory per thread.
+    /// Bytes of local memory per thread, without what functions take.
     pub(crate) local_bytes: u32,
+    /// The functions that it may call.
+    pub(crate) functions: Vec<Function>,
     /// The basic block of each instruction.
     pub(crate) block_of: Vec<u32>,
     /// For each block, its interval in the post-dominator tree: a block lies in the interval of every block that all
     /// paths from it must pass. Empty where unknown.
     pub(crate) post: Vec<(u32, u32)>,
+}
+
+/// A function of a kernel.
+pub(crate) struct Function {
+    pub(crate) name: Box<str>,
+    /// Its place among the module's, which its address tells.
+    pub(crate) number: u32,
+    /// Its first instruction.
+    pub(crate) start: u32,
+    /// Its registers and predicates among the warp's.
+    pub(crate) registers: Range<u32>,
+    pub(crate) predicates: Range<u32>,
+    /// Bytes of local memory that a call takes.
+    pub(crate) frame: u32,
+    /// Where its parameters and results are.
+    pub(crate) params: Box<[Passed]>,
+    pub(crate) returns: Box<[Passed]>,
 }
 
 /// A constant to patch once a module's variables have addresses.
@@ -84,6 +104,9 @@ pub(crate) const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
 pub(crate) const LOCAL_WINDOW: u64 = 0x7e00_0000_0000;
 /// Generic addresses of the parameter window.
 pub(crate) const PARAM_WINDOW: u64 = 0x7d00_0000_0000;
+/// What function addresses start from; each takes [`FUNCTION_STRIDE`] bytes.
+pub(crate) const FUNCTION_WINDOW: u64 = 0x7c00_0000_0000;
+pub(crate) const FUNCTION_STRIDE: u64 = 16;
 /// Size of each of these windows.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 32;
 

@@ -1,6 +1,7 @@
 //! The compact instruction set.
 
 use super::{Lanes, Wgmma};
+use crate::num::Product;
 use crate::parse::Special;
 
 /// A register of the warp, or from [`super::CONSTANT`] on a constant.
@@ -58,6 +59,15 @@ pub(crate) enum Op {
     Jump(u32),
     Branch(u32),
     BranchIndexed(Reg, Box<[u32]>),
+    /// Calls a function.
+    Call(Box<Call>),
+    /// Returns from one.
+    Return,
+    /// The address, in local memory, of a place in the function's own part of it.
+    FrameAddress {
+        d: Reg,
+        offset: u64,
+    },
     Exit,
     Trap,
     Nop,
@@ -115,6 +125,19 @@ pub(crate) enum Op {
     Tensor(Box<Tensor>),
     /// `ldmatrix` and `stmatrix`
     Matrices(Box<Matrices>),
+    AsyncCopy(Box<AsyncCopy>),
+    /// `cp.async.commit_group`
+    AsyncCommit,
+    /// `cp.async.wait_group`; `cp.async.wait_all` where `left` is absent.
+    AsyncWait {
+        left: Option<u32>,
+    },
+    /// `cp.async.mbarrier.arrive`
+    AsyncArrive {
+        address: Address,
+        /// The arrival counts as one of those that the phase expects.
+        counted: bool,
+    },
     BulkCommit,
     BulkWait {
         left: u32,
@@ -127,11 +150,50 @@ pub(crate) enum Op {
     GridTrigger,
 }
 
+pub(crate) struct Call {
+    pub(crate) target: Callee,
+    pub(crate) args: Box<[Passed]>,
+    pub(crate) returns: Box<[Passed]>,
+}
+
+pub(crate) enum Callee {
+    /// The index of a function among the program's.
+    Function(u32),
+    /// A function's address.
+    Address(Reg),
+}
+
+/// Where a value of a call is, on the side of the caller or of the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// A register, or where values are only read a constant.
+    Register { reg: Reg, bytes: u32 },
+    /// Local memory, counted from the frame's start.
+    Memory { at: u32, bytes: u32 },
+    /// A result that is not wanted.
+    Nothing,
+}
+
+impl Passed {
+    /// Whether a value goes from one place to the other.
+    pub(crate) fn fits(self, other: Passed) -> bool {
+        let bytes = |passed| match passed {
+            Passed::Register { bytes, .. } | Passed::Memory { bytes, .. } => Some(bytes),
+            Passed::Nothing => None,
+        };
+        match (bytes(self), bytes(other)) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        }
+    }
+}
+
 pub(crate) struct Compare {
     pub(crate) f: Lane2,
     pub(crate) d: Option<u32>,
-    /// Gets the negated comparison.
-    pub(crate) not_d: Option<u32>,
+    /// What the second destination gets; the negated comparison where absent.
+    pub(crate) second: Option<Lane2>,
+    pub(crate) second_d: Option<u32>,
     pub(crate) a: Reg,
     pub(crate) b: Reg,
     pub(crate) with: Option<(Logic, PredSource)>,
@@ -189,6 +251,8 @@ pub(crate) struct Order {
     pub(crate) strong: bool,
     pub(crate) acquire: bool,
     pub(crate) release: bool,
+    /// Its scope holds the whole device, not only a CTA or a cluster.
+    pub(crate) wide: bool,
 }
 
 /// A load or store.
@@ -209,7 +273,9 @@ pub(crate) struct Atomic {
     pub(crate) bytes: u32,
     /// Per element: destination, operand, second operand of `cas`.
     pub(crate) elements: Box<[(Option<Reg>, Reg, Reg)]>,
-    pub(crate) f: Combine,
+    /// In global memory sums of F32 flush subnormals, in shared memory they do not.
+    pub(crate) in_global: Combine,
+    pub(crate) in_shared: Combine,
     pub(crate) order: Order,
 }
 
@@ -221,8 +287,8 @@ pub(crate) struct Prefetch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// Orders memory accesses: acquire, release or both.
-    Memory,
+    /// Orders memory accesses: acquire, release or both; for the whole device if it is wide.
+    Memory { wide: bool },
     /// `fence.mbarrier_init.release.cluster`
     MbarrierInit,
     /// `fence.proxy.*`
@@ -296,12 +362,22 @@ pub(crate) struct Reduce {
     pub(crate) members: Reg,
 }
 
-/// `mma.sync.m16n8k16` on BF16.
-pub(crate) struct Mma {
-    pub(crate) d: [Reg; 4],
-    pub(crate) a: [Reg; 4],
-    pub(crate) b: [Reg; 2],
-    pub(crate) c: [Reg; 4],
+/// `mma.sync`
+pub(crate) enum Mma {
+    /// `m16n8k16` on BF16, which has code of its own.
+    Bf16 {
+        d: [Reg; 4],
+        a: [Reg; 4],
+        b: [Reg; 2],
+        c: [Reg; 4],
+    },
+    Any {
+        product: Product,
+        d: Box<[Reg]>,
+        a: Box<[Reg]>,
+        b: Box<[Reg]>,
+        c: Box<[Reg]>,
+    },
 }
 
 /// An operation on an mbarrier object.
@@ -350,6 +426,18 @@ pub(crate) struct Bulk {
     pub(crate) barrier: Option<Address>,
     /// The ranks that get a copy, as a mask.
     pub(crate) multicast: Option<Reg>,
+}
+
+/// `cp.async`: a few bytes from global to shared memory.
+pub(crate) struct AsyncCopy {
+    pub(crate) to: Address,
+    pub(crate) from: Address,
+    /// Bytes written: 4, 8 or 16.
+    pub(crate) bytes: u32,
+    /// Bytes read; those written beyond are zero.
+    pub(crate) read: Option<Reg>,
+    /// Lanes that read nothing.
+    pub(crate) ignore: Option<PredSource>,
 }
 
 /// A tensor copy.

@@ -79,11 +79,11 @@ fn widths_and_amounts_at_their_edges() {
     );
     assert_eq!(
         (
-            extend_from(7, 0, true, false),
+            extend_from(u32::MAX, 0, true, true),
             extend_from(7, 32, true, true),
             extend_from(0x8000_0007, 32, false, true)
         ),
-        (0, 7, u32::MAX)
+        (0, 7, 0)
     );
     assert_eq!(
         (
