@@ -1,8 +1,8 @@
 //! `inspect`: how the weights of a checkpoint are stored, or what packing them would give.
 
 use crate::args::Inspect;
-use crate::error::{Error, Result};
-use crate::{plot, progress};
+use crate::error::Result;
+use crate::{output, plot, progress};
 use hopper_proj::convert::{self, Inspected, Stored};
 use hopper_proj::weights::window12::Histogram;
 use serde::Serialize;
@@ -39,15 +39,12 @@ struct Weights {
 }
 
 pub(crate) fn run(args: &Inspect) -> Result<()> {
+    args.plot.as_deref().map(output::check).transpose()?;
     let (bar, mut watch) = progress::bytes();
     let tensors = convert::inspect(&args.file, &mut watch)?;
     bar.finish_and_clear();
     if let Some(path) = &args.plot {
-        let svg = plot::exponents(&tensors)?;
-        std::fs::write(path, svg).map_err(|source| Error::File {
-            path: path.clone(),
-            source,
-        })?;
+        output::write(path, &plot::exponents(&tensors)?)?;
     }
     let rows: Vec<Row<'_>> = tensors.iter().map(row).collect();
     let mut out = stdout().lock();

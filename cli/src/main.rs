@@ -7,6 +7,7 @@ mod error;
 mod info;
 mod inputs;
 mod inspect;
+mod output;
 mod pack;
 mod plot;
 mod progress;
@@ -50,6 +51,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// A text as one line, which does nothing to a terminal but show: names of tensors and fields of files can be anything.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut line = String::with_capacity(words.len());
+    for c in words.chars() {
+        if c.is_control() {
+            line.extend(c.escape_debug());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }

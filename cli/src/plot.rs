@@ -39,6 +39,12 @@ pub(crate) fn exponents(tensors: &[Inspected]) -> Result<String> {
     Ok(svg)
 }
 
+/// A text of somebody else's as XML can hold it: control characters have no place in there.
+pub(crate) fn readable(text: &str) -> String {
+    let unfit = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.replace(unfit, "\u{fffd}")
+}
+
 /// The error of a drawing that failed.
 pub(crate) fn failed(err: impl std::fmt::Display) -> Error {
     Error::Plot {
@@ -65,7 +71,7 @@ fn panel<B: DrawingBackend>(
     // A weight alone still has a bar of some height.
     let floor = 0.5 / total;
     let mut chart = ChartBuilder::on(area)
-        .caption(name, ("sans-serif", 12))
+        .caption(readable(name), ("sans-serif", 12))
         .margin(6)
         .x_label_area_size(32)
         .y_label_area_size(52)

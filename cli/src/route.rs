@@ -7,7 +7,7 @@ use crate::inputs::file_and_tensor;
 use hopper_proj::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::router::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
-use hopper_proj::{Dtype, Engine, bf16, device_error};
+use hopper_proj::{Dtype, Engine, Shape, bf16, device_error};
 use std::borrow::Cow;
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -171,10 +171,13 @@ pub(crate) fn compute(
     with_logits: bool,
 ) -> Result<Results> {
     let (top_k, experts) = (router.gate().top_k(), router.shape().n());
+    // What is not written stays an id that no router gives, or a NaN.
     let mut results = Results {
-        ids: vec![0; m * top_k],
-        weights: vec![0.0; m * top_k],
-        logits: with_logits.then(|| vec![0.0; m * experts]),
+        ids: Shape::filled("the ids", m, top_k, i32::MIN)?,
+        weights: Shape::filled("the experts' weights", m, top_k, f32::NAN)?,
+        logits: with_logits
+            .then(|| Shape::filled("the logits", m, experts, f32::NAN))
+            .transpose()?,
         instance: "no launch: m = 0",
     };
     if m == 0 {
@@ -184,13 +187,10 @@ pub(crate) fn compute(
     let stream = engine.stream()?;
     let x = engine.upload(x)?;
     let mask = mask.map(DeviceBuffer::from_slice).transpose().map_err(failed)?;
-    // What is not written stays an id that no router gives, or a NaN.
-    let mut ids = DeviceBuffer::from_slice(&vec![i32::MIN; m * top_k]).map_err(failed)?;
-    let mut weights = DeviceBuffer::from_slice(&vec![f32::NAN; m * top_k]).map_err(failed)?;
-    let mut logits = (results.logits.as_ref())
-        .map(|logits| DeviceBuffer::from_slice(&vec![f32::NAN; logits.len()]))
-        .transpose()
-        .map_err(failed)?;
+    let mut ids = DeviceBuffer::from_slice(&results.ids).map_err(failed)?;
+    let mut weights = DeviceBuffer::from_slice(&results.weights).map_err(failed)?;
+    let logits = results.logits.as_deref().map(DeviceBuffer::from_slice);
+    let mut logits = logits.transpose().map_err(failed)?;
     let mut tokens = Tokens::new(&x, m);
     if let Some(mask) = &mask {
         tokens = tokens.mask(mask);

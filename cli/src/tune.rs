@@ -4,7 +4,7 @@ use crate::args::Tune;
 use crate::bench::{KEPT, copied, copies, per_call, prepared, steps};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
-use crate::{device, progress, record};
+use crate::{device, output, progress, record};
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::plan::measured::{Kernel, Measurement, Op, TABLE_VARIABLE, Table};
@@ -22,11 +22,15 @@ const OVERLAP: Overlap = Overlap::Programmatic;
 
 pub(crate) fn run(args: &Tune) -> Result<()> {
     let (cases, router_cases) = asked_for(args)?;
+    output::check(&args.out)?;
     let engine = device::open(args.device)?;
     if engine.device().driver != DriverInUse::Cuda {
         return Err(Error::NoTimes {
             what: "a table of measurements cannot be made here; plans follow the library's own table and its model",
         });
+    }
+    for case in &cases {
+        fits(case, engine.device().memory)?;
     }
     writeln!(stdout().lock(), "{}", device::line(engine.device()))?;
     let mut tuning = Tuning {
@@ -45,10 +49,7 @@ pub(crate) fn run(args: &Tune) -> Result<()> {
     }
     tuning.bar.finish_and_clear();
     let table = Table::new(tuning.rows);
-    std::fs::write(&args.out, table.to_string()).map_err(|source| Error::File {
-        path: args.out.clone(),
-        source,
-    })?;
+    output::write(&args.out, &table.to_string())?;
     writeln!(
         stdout().lock(),
         "{} measurements → {out}; plans follow them where {TABLE_VARIABLE}={out}",
@@ -81,6 +82,22 @@ fn asked_for(args: &Tune) -> Result<(Vec<Case>, Vec<RouterCase>)> {
     cases.sort_by_key(key);
     cases.dedup_by_key(|case| key(case));
     Ok((cases, router_cases))
+}
+
+/// Fails where weights, x and y in BF16 are more than a device of so many bytes holds: the host, which makes them, may hold less.
+fn fits(case: &Case, memory: usize) -> Result<()> {
+    let Case { shape, m, .. } = *case;
+    let most = memory / size_of::<bf16>();
+    for (what, rows, cols) in [
+        ("the weights", shape.n(), shape.k()),
+        ("x", m, shape.k()),
+        ("y", m, shape.n()),
+    ] {
+        if rows.checked_mul(cols).is_none_or(|values| values > most) {
+            return Err(hopper_proj::Error::TooLarge { what, rows, cols }.into());
+        }
+    }
+    Ok(())
 }
 
 struct Tuning<'a> {
@@ -202,5 +219,29 @@ fn told(kernel: &Kernel) -> String {
             division.slices
         ),
         _ => kernel.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_device_holds_is_refused_before_it_is_made() {
+        let case = |n, k, m| Case {
+            layer: "shape",
+            shape: Shape::new(n, k).unwrap(),
+            m,
+        };
+        let memory = 1 << 37;
+        fits(&case(8192, 4096, 8192), memory).unwrap();
+        for (case, words) in [
+            (case(1 << 31, 1 << 31, 1), "the weights of 2147483648"),
+            (case(1, 1 << 20, 1 << 20), "x of 1048576"),
+            (case(1 << 30, 1, 1 << 30), "y of 1073741824"),
+        ] {
+            let message = fits(&case, memory).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
     }
 }

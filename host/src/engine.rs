@@ -156,7 +156,7 @@ impl Engine {
     /// Copies BF16 values out of device memory, after all work on the device that precedes the call.
     pub fn download(&self, values: &DeviceSlice<u16>) -> Result<Vec<bf16>> {
         self.inner.check_current()?;
-        let mut out = vec![bf16::ZERO; values.len()];
+        let mut out = Shape::filled("a download", 1, values.len(), bf16::ZERO)?;
         values
             .copy_to(bytemuck::cast_slice_mut(&mut out))
             .map_err(|err| cust_error("download values", err))?;

@@ -4,6 +4,7 @@ use crate::device::{Result, check};
 use crate::engine::{Engine, Inner};
 use cust::stream::Stream;
 use cust::sys::{self, CUgraph, CUgraphExec};
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -30,25 +31,56 @@ impl Drop for Captured {
     }
 }
 
+/// A stream that is being captured. The capture ends with the value at the latest, also where recording panics: the stream is of use again.
+struct Capturing<'a>(&'a Stream);
+
+impl<'a> Capturing<'a> {
+    /// Begins a capture. The stream is of the current context.
+    fn begin(stream: &'a Stream) -> Result<Self> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a live stream of the current context.
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) };
+        check("begin a capture", begun as u32)?;
+        Ok(Capturing(stream))
+    }
+
+    fn end(self) -> Result<Captured> {
+        let capturing = ManuallyDrop::new(self);
+        let (captured, ended) = capturing.end_now();
+        check("end a capture", ended)?;
+        Ok(captured)
+    }
+
+    fn end_now(&self) -> (Captured, u32) {
+        let mut captured = Captured(null_mut());
+        // SAFETY: ends the capture that `begin` began; writes one handle.
+        let ended = unsafe { sys::cuStreamEndCapture(self.0.as_inner(), &raw mut captured.0) };
+        (captured, ended as u32)
+    }
+}
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        // Whatever becomes of it, there is somewhere else that tells what went wrong.
+        let _ = self.end_now();
+    }
+}
+
 impl Engine {
     /// Captures what `record` queues on the stream, instead of running it.
     ///
     /// Meanwhile nothing may be allocated, freed, synchronised, uploaded or downloaded on this thread, and no thread may use the context's
     /// default stream, as uploads and downloads do, if the stream waits for it (those of [`Engine::stream`] do): the driver
     /// refuses the call, with codes that `cust` knows only as an unknown error, and the capture has failed.
+    ///
+    /// Other streams take part once they wait for an event that was recorded on a stream that does; at the end, this one must wait for them
+    /// in the same way.
     pub fn capture(&self, stream: &Stream, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let inner = self.inner();
         inner.check_current()?;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: a live stream of the current context.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) };
-        check("begin a capture", begun as u32)?;
-        let recorded = record();
-        let mut captured = Captured(null_mut());
-        // SAFETY: ends the capture begun above, whether or not recording failed; writes one handle.
-        let ended = unsafe { sys::cuStreamEndCapture(stream.as_inner(), &raw mut captured.0) };
-        recorded?;
-        check("end a capture", ended as u32)?;
+        let capturing = Capturing::begin(stream)?;
+        record()?;
+        let captured = capturing.end()?;
         let mut exec = null_mut();
         // SAFETY: the graph was captured just now; writes one handle.
         let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, captured.0, 0) };

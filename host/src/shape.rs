@@ -30,8 +30,8 @@ impl Shape {
         self.k as usize
     }
 
-    /// `rows × cols` values, where there is memory for them.
-    pub(crate) fn filled<T: Clone>(what: &'static str, rows: usize, cols: usize, value: T) -> Result<Vec<T>> {
+    /// `rows × cols` equal values, where there is memory for so many. `what` is what an error calls them.
+    pub fn filled<T: Clone>(what: &'static str, rows: usize, cols: usize, value: T) -> Result<Vec<T>> {
         let len = Self::area(what, rows, cols)?;
         let mut out = Vec::new();
         out.try_reserve_exact(len)

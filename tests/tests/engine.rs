@@ -3,7 +3,7 @@
 use hopper_proj::checkpoint::{Cast, Checkpoint};
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::{Stream, StreamFlags};
-use hopper_proj::instances::GEMV_BF16;
+use hopper_proj::instances::{Format, GEMV_BF16};
 use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
 use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, plan, weights};
 use hopper_proj_tests::chain::{Chain, layers};
@@ -165,6 +165,26 @@ fn bytes_of_weights_may_start_anywhere() {
     let from_values = run(device.engine.prepare(&w, shape).unwrap());
     let from_bytes = run(device.engine.prepare_bytes(&bytes[1..], Dtype::Bf16, shape).unwrap());
     assert_eq!(bits(&from_values), bits(&from_bytes));
+}
+
+#[test]
+fn thousands_of_tokens_are_one_call() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    let (shape, m) = (shape(24, 72), 8192);
+    let (w, x) = (values.bf16(24 * 72), values.bf16(m * 72));
+    let projections = [
+        device.engine.prepare(&w, shape).unwrap(),
+        device.engine.prepare_for_many(&w, shape).unwrap(),
+        device.prepare(Format::Window12, &w, shape),
+    ];
+    // Whole rows of 16 bytes, and rows for which there may be plain loads alone, or a walk.
+    for (projection, lead) in projections
+        .iter()
+        .flat_map(|projection| [(projection, 8), (projection, 1)])
+    {
+        let y = device.project(None, projection, (&x, lead), m).unwrap();
+        check(&y, &x, &w, shape, m).unwrap();
+    }
 }
 
 /// Each reads what the one before has written, while programmatic launches let the two overlap.

@@ -1,12 +1,17 @@
 //! Launches captured once and replayed on new values. A file of its own, one test at a time: while one captures, no other may use the
 //! context's default stream.
 
+use hopper_cuda_driver::emulated::set_seed;
+use hopper_proj::cust::event::{Event, EventFlags};
 use hopper_proj::cust::memory::CopyDestination as _;
+use hopper_proj::cust::stream::{Stream, StreamWaitEventFlags};
+use hopper_proj::instances::Format;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
 use hopper_proj::router::{Choices, RouterConfig, Score, Tokens};
 use hopper_proj::{Engine, Error, Graph, bf16};
 use hopper_proj_tests::chain::{Chain, Layer, layers};
-use hopper_proj_tests::{Device, Values, bits, here, poisoned, shape, there};
+use hopper_proj_tests::{Device, Values, bits, check, here, poisoned, shape, there};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The right to use the device.
@@ -89,16 +94,92 @@ fn a_router_is_replayed_on_new_values() {
     }
 }
 
+/// Has a stream wait for all that was queued on another.
+fn follow(stream: &Stream, other: &Stream) {
+    let event = Event::new(EventFlags::DISABLE_TIMING).unwrap();
+    event.record(other).unwrap();
+    stream.wait_event(event, StreamWaitEventFlags::DEFAULT).unwrap();
+}
+
+/// One stream forks into two, and joins them: a chain on one, a router twice on the other.
+#[test]
+fn several_streams_are_one_graph() {
+    let (_alone, device, mut values) = (alone(), Device::of_the_run(), Values::fresh());
+    let (engine, m, experts) = (&device.engine, 9, 16);
+    let (stream, side) = (&device.stream, engine.stream().unwrap());
+    let shapes = [shape(72, 136), shape(88, 72), shape(72, 88)];
+    let weights = shapes.map(|shape| values.bf16(shape.n() * shape.k()));
+    let formats = [Format::Bf16, Format::Window12, Format::Bf16];
+    let projections: Vec<_> = (0..3)
+        .map(|at| device.prepare(formats[at], &weights[at], shapes[at]))
+        .collect();
+    let routing = values.fp32(experts * 72);
+    let router = device.fp32_router(&routing, experts, &RouterConfig::new(Score::Sigmoid, 2));
+    let mut x = poisoned(m * 136);
+    let [mut hidden, mut wide, mut narrow] = shapes.map(|shape| poisoned(m * shape.n()));
+    let (mut ids, mut chosen) = (there(&vec![-9i32; m * 2]), there(&vec![f32::NAN; m * 2]));
+    let mut logits = there(&vec![f32::NAN; m * experts]);
+    let captured = engine.capture(stream, || {
+        engine.project(&projections[0], &x, m, &mut hidden, stream)?;
+        follow(&side, stream);
+        engine.project(&projections[1], &hidden, m, &mut wide, stream)?;
+        engine.project(&projections[2], &wide, m, &mut narrow, stream)?;
+        for _ in 0..2 {
+            let choices = Choices {
+                ids: &mut ids,
+                weights: &mut chosen,
+                logits: Some(&mut logits),
+            };
+            router.route(Tokens::new(&hidden, m), choices, &side)?;
+        }
+        follow(stream, &side);
+        Ok(())
+    });
+    let mut graph = captured.unwrap();
+    for seed in 0..8 {
+        set_seed(Some(seed));
+        let given = values.bf16(m * 136);
+        x.copy_from(&bits(&given)).unwrap();
+        replay(&device, &mut graph);
+        let [hidden, wide, narrow] = [&hidden, &wide, &narrow].map(|y| engine.download(y).unwrap());
+        for (at, (x, y)) in [(&given, &hidden), (&hidden, &wide), (&wide, &narrow)]
+            .into_iter()
+            .enumerate()
+        {
+            check(y, x, &weights[at], shapes[at], m).unwrap();
+        }
+        let exact = reference::logits(&hidden, &routing, router.shape(), m).unwrap();
+        let logits = here(&logits);
+        assert!(reference::relative_error_fp32(&logits, &exact) < LOGITS_GOAL);
+        gate::check(&here(&ids), &here(&chosen), &logits, router.gate(), None).unwrap();
+    }
+    set_seed(None);
+}
+
 /// What `record` does, in vain; then the stream serves as before.
 fn fails(device: &Device, record: impl FnOnce(&Engine) -> hopper_proj::Result<()>) -> Error {
     let (engine, stream) = (&device.engine, &device.stream);
     let err = engine.capture(stream, || record(engine)).map(drop).unwrap_err();
+    serves(device);
+    err
+}
+
+/// Projects.
+fn serves(device: &Device) {
+    let (engine, stream) = (&device.engine, &device.stream);
     let projection = engine.prepare(&[bf16::ONE; 15], shape(3, 5)).unwrap();
     let (x, mut y) = (engine.upload(&[bf16::ONE; 5]).unwrap(), poisoned(3));
     engine.project(&projection, &x, 1, &mut y, stream).unwrap();
     engine.synchronize(stream).unwrap();
     assert_eq!(engine.download(&y).unwrap(), [bf16::from_f32(5.0); 3]);
-    err
+}
+
+#[test]
+fn a_panic_ends_the_capture() {
+    let (_alone, device) = (alone(), Device::of_the_run());
+    let record = || device.engine.capture(&device.stream, || panic!("on purpose"));
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(record)).is_err());
+    serves(&device);
 }
 
 #[test]
@@ -116,6 +197,15 @@ fn what_cannot_be_captured_is_an_error_and_nothing_worse() {
     assert!(matches!(err, Error::Device { code: 999, .. }), "{err}");
     let err = fails(&device, |engine| engine.synchronize(&device.stream));
     assert!(matches!(err, Error::Device { code: 999, .. }), "{err}");
+    let err = fails(&device, |engine| engine.capture(&device.stream, || Ok(())).map(drop));
+    assert!(matches!(err, Error::Device { code: 401, .. }), "{err}");
+    // A stream that was drawn in, and that nothing waits for.
+    let side = device.engine.stream().unwrap();
+    let err = fails(&device, |engine| {
+        follow(&side, &device.stream);
+        engine.project(&projection, &x, 1, &mut y.index(..), &side)
+    });
+    assert!(matches!(err, Error::Device { code: 904, .. }), "{err}");
     // Here the recording hides what went wrong.
     let err = fails(&device, |engine| {
         let hidden = engine.synchronize(&device.stream);

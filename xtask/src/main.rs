@@ -2,9 +2,11 @@
 
 mod build_ptx;
 mod bundle;
+mod emulated_driver;
 mod foreign;
 mod lint_ptx;
 mod paths;
+mod peers;
 mod sass;
 mod table;
 mod test;
@@ -51,6 +53,15 @@ enum Task {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Build the emulated CUDA driver as libcuda.so.1 and libcuda.so, for any program that uses NVIDIA's
+    EmulatedDriver {
+        /// The folder; target/emulated-driver where nothing is said
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Then run programs of other people with it: a wrapper's tests, and tests that use the wrapper
+        #[arg(long)]
+        test: bool,
+    },
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,
 }
@@ -62,6 +73,7 @@ fn main() -> ExitCode {
         Task::Sass => sass::run(),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
+        Task::EmulatedDriver { out, test } => emulated_driver::run(out, test),
         Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {

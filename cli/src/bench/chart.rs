@@ -2,11 +2,12 @@
 
 use super::rows::{Recorded, RecordedRow};
 use crate::error::{Error, Result};
-use crate::plot::failed;
+use crate::plot::{failed, readable};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Panels in a row, at most.
@@ -84,17 +85,31 @@ pub(super) fn bars(ours: &Recorded, peers: Option<&Recorded>) -> Result<String> 
     }
     let mut panels: Vec<Panel<'_>> = Vec::new();
     let mut series: Vec<Series<'_>> = Vec::new();
+    let mut drawn = HashSet::new();
     for row in timed {
         add_to_panels(&mut panels, row);
         add_to_series(&mut series, row, our_name(&row.what), &OURS, 0);
+        once(&mut drawn, row, ours)?;
+        few("layers", panels.len(), ours)?;
+        few("kinds of rows", series.len(), ours)?;
+        few(
+            "numbers of tokens",
+            panels.iter().map(|panel| panel.tokens.len()).max().unwrap_or(0),
+            ours,
+        )?;
     }
     let first = series.len();
     let shown = |row: &&RecordedRow| {
         let place = panels.iter().find(|panel| panel.layer == row.layer);
         !row.what.starts_with(EARLIER) && place.is_some_and(|place| row.m.is_some_and(|m| place.tokens.contains(&m)))
     };
-    for row in peers.into_iter().flat_map(|peers| &peers.rows).filter(shown) {
-        add_to_series(&mut series, row, called(&PEER_NAMES, &row.what), &PEERS, first);
+    if let Some(peers) = peers {
+        drawn.clear();
+        for row in peers.rows.iter().filter(shown) {
+            add_to_series(&mut series, row, called(&PEER_NAMES, &row.what), &PEERS, first);
+            once(&mut drawn, row, peers)?;
+            few("kinds of rows", series.len(), peers)?;
+        }
     }
     let titles = titles(ours, peers);
     let columns = panels.len().min(COLUMNS);
@@ -115,6 +130,37 @@ pub(super) fn bars(ours: &Recorded, peers: Option<&Recorded>) -> Result<String> 
         root.present().map_err(failed)?;
     }
     Ok(svg)
+}
+
+/// Of each thing, at most so many are drawn.
+const MOST: usize = 64;
+
+/// Fails where a file has more of something than a drawing has room for.
+fn few(what: &str, count: usize, recorded: &Recorded) -> Result<()> {
+    if count <= MOST {
+        return Ok(());
+    }
+    let file = recorded.path.display();
+    Err(failed(format!(
+        "{file} has more than {MOST} {what}: draw a part of its rows"
+    )))
+}
+
+/// Fails where two rows are about the same: one of their bars would hide the other.
+fn once<'a>(
+    drawn: &mut HashSet<(&'a str, &'a str, Option<usize>)>,
+    row: &'a RecordedRow,
+    recorded: &Recorded,
+) -> Result<()> {
+    if drawn.insert((&row.what, &row.layer, row.m)) {
+        return Ok(());
+    }
+    let m = row.m.map_or(String::new(), |m| format!(" at m = {m}"));
+    let file = recorded.path.display();
+    Err(failed(format!(
+        "{file} has `{}` of `{}`{m} twice: keep one of these rows",
+        row.what, row.layer
+    )))
 }
 
 fn add_to_panels<'a>(panels: &mut Vec<Panel<'a>>, row: &'a RecordedRow) {
@@ -191,7 +237,7 @@ fn head_of<B: DrawingBackend>(area: &DrawingArea<B, Shift>, titles: &[String], s
     let mut y = 10;
     for (at, title) in titles.iter().enumerate() {
         let size = if at == 0 { 17 } else { 12 };
-        area.draw(&Text::new(title.as_str(), (16, y), left(size)))?;
+        area.draw(&Text::new(readable(title), (16, y), left(size)))?;
         y += TITLE_LINE as i32;
     }
     let floor = "floor: only reading the weights' bytes";
@@ -203,7 +249,7 @@ fn head_of<B: DrawingBackend>(area: &DrawingArea<B, Shift>, titles: &[String], s
             Some(colour) => area.draw(&Rectangle::new([(x, y), (x + 14, y + 12)], colour.filled()))?,
             None => area.draw(&Rectangle::new([(x, y + 5), (x + 14, y + 7)], BLACK.filled()))?,
         }
-        area.draw(&Text::new(name, (x + 20, y), left(13)))?;
+        area.draw(&Text::new(readable(name), (x + 20, y), left(13)))?;
     }
     Ok(())
 }
@@ -256,7 +302,7 @@ fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, panel: &Panel<'_>, ser
         .filter_map(|row| row.us)
         .fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption(panel.layer, ("sans-serif", 15))
+        .caption(readable(panel.layer), ("sans-serif", 15))
         .margin(10)
         .x_label_area_size(38)
         .y_label_area_size(52)

@@ -12,7 +12,7 @@ pub(crate) use timed::{copies, per_call, protocol};
 use crate::args::{Bench, Mode};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
-use crate::{device, progress, record};
+use crate::{device, output, progress, record};
 use hopper_proj::convert::PackFormat;
 use hopper_proj::plan::FEW_TOKENS;
 use hopper_proj::router::{Router, RouterOptions, RouterWeights};
@@ -82,6 +82,9 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
         let recorded = Recorded::read(path)?;
         return draw(args.plot.as_deref(), &recorded, peers.as_ref());
     }
+    for path in args.csv.iter().chain(&args.plot) {
+        output::check(path)?;
+    }
     let suite = Suite::from(args.suite);
     let (cases, router_cases, chain_cases) = match args.mode {
         Mode::Chain => (Vec::new(), Vec::new(), suite.chain_cases()?),
@@ -131,12 +134,12 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
     let rows = bench.rows;
     let csv = rows::text(&rows);
     if let Some(path) = &args.csv {
-        rows::write(path, &csv)?;
+        output::write(path, &csv)?;
     }
     let notes = record::notes(engine.device(), &protocol(args.mode));
     if let Some(folder) = &args.record {
         let path = record::path(folder, engine.device(), mode_name(args.mode))?;
-        rows::write(&path, &format!("{}{csv}", record::text(&notes)))?;
+        output::write(&path, &format!("{}{csv}", record::text(&notes)))?;
         if !args.json {
             writeln!(stdout().lock(), "recorded: {}", path.display())?;
         }
@@ -155,7 +158,7 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
 
 fn draw(plot: Option<&Path>, recorded: &Recorded, peers: Option<&Recorded>) -> Result<()> {
     match plot {
-        Some(path) => rows::write(path, &chart::bars(recorded, peers)?),
+        Some(path) => output::write(path, &chart::bars(recorded, peers)?),
         None => Ok(()),
     }
 }

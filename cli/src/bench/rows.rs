@@ -4,6 +4,7 @@ use super::counted::Counts;
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// The columns of every file of measurements.
@@ -12,6 +13,8 @@ const COLUMNS: &str = "what,layer,m,bytes,us,instance,floor_us,ratio";
 const FEWER_COLUMNS: &str = "what,layer,m,bytes,us";
 /// Bytes of a file, at most.
 const LONGEST: u64 = 16 << 20;
+/// Microseconds that something may have taken: what a file can tell apart from nothing, and a quarter of an hour.
+const TIMES: RangeInclusive<f64> = 0.001..=1e9;
 
 /// What was measured of one call.
 #[derive(Debug, Serialize)]
@@ -61,13 +64,6 @@ pub(super) fn text(rows: &[Row]) -> String {
         );
     }
     text
-}
-
-pub(super) fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// A file of measurements.
@@ -183,8 +179,12 @@ fn row(line: &str, columns: usize) -> std::result::Result<RecordedRow, String> {
     let time = |at: usize, name: &str| match field(at) {
         "" => Ok(None),
         time => match time.parse::<f64>() {
-            Ok(us) if us.is_finite() && us > 0.0 => Ok(Some(us)),
-            _ => Err(format!("`{name}` must be a number of microseconds above 0, or empty")),
+            Ok(us) if TIMES.contains(&us) => Ok(Some(us)),
+            _ => Err(format!(
+                "`{name}` must be a number of microseconds from {} to {}, or empty",
+                TIMES.start(),
+                TIMES.end()
+            )),
         },
     };
     Ok(RecordedRow {
@@ -215,8 +215,10 @@ mod tests {
             ("cublas,o,1,100", "4 fields"),
             (",o,1,100,1", "empty"),
             ("cublas,o,one,100,1", "whole number"),
-            ("cublas,o,1,100,nan", "above 0"),
-            ("cublas,o,1,100,-1", "above 0"),
+            ("cublas,o,1,100,nan", "from 0.001 to"),
+            ("cublas,o,1,100,-1", "from 0.001 to"),
+            ("cublas,o,1,100,1e-320", "from 0.001 to"),
+            ("cublas,o,1,100,1e308", "from 0.001 to"),
         ] {
             let text = format!("{FEWER_COLUMNS}\n{row}\n");
             let message = Recorded::parse(Path::new("p"), &text).unwrap_err().to_string();

@@ -179,12 +179,67 @@ fn what_cannot_be_drawn_is_an_error() {
         &format!("{COLUMNS}\nproject_pdl_bf16,o,1\n"),
     );
     assert!(draw(&broken).contains("line 2"));
+    let drawn = |rows: &str| draw(&file(folder.path(), "rows.csv", &format!("{COLUMNS}\n{rows}")));
+    // A scale from one to the other has no end.
+    let line = drawn("a,o,1,1,1e-320,k,,\na,o,2,1,1e308,k,,\n");
+    assert!(
+        line.contains("line 2: `us` must be a number of microseconds from 0.001"),
+        "{line}"
+    );
+    let line = drawn("a,o,1,1,5,k,,\nb,o,1,1,5,k,,\na,o,1,1,6,k,,\n");
+    assert!(line.contains("`a` of `o` at m = 1 twice"), "{line}");
+    let many = |row: fn(usize) -> String| drawn(&(0..100).map(row).collect::<String>());
+    for (row, words) in [
+        (
+            (|i| format!("a,l{i},1,1,5,k,,\n")) as fn(usize) -> String,
+            "more than 64 layers",
+        ),
+        (|i| format!("a{i},o,1,1,5,k,,\n"), "more than 64 kinds of rows"),
+        (|i| format!("a,o,{i},1,5,k,,\n"), "more than 64 numbers of tokens"),
+    ] {
+        let line = many(row);
+        assert!(line.contains(words), "{line}");
+    }
     let line = error_line(&["bench", "--suite", "small", "--plot", plot]);
     assert!(line.contains("need a GPU") && line.contains("--from"), "{line}");
     let records = folder.path().join("record");
     let line = error_line(&["bench", "--suite", "small", "--record", records.to_str().unwrap()]);
     assert!(line.contains("need a GPU"), "{line}");
     assert!(!records.exists() && !Path::new(plot).exists());
+}
+
+#[test]
+fn names_are_drawn_whatever_they_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = format!("# gpu: \u{1}&<\n{COLUMNS}\nx\u{1b}[31m\"'&,<o>\u{fffe},1,1,5,k,3,1.7\n");
+    let (ours, plot) = (file(folder.path(), "ours.csv", &rows), folder.path().join("plot.svg"));
+    stdout(&["bench", "--from", &ours, "--plot", plot.to_str().unwrap()]);
+    let svg = std::fs::read_to_string(plot).unwrap();
+    for shown in ["on \u{fffd}&amp;&lt;", "x\u{fffd}[31m", "&lt;o&gt;\u{fffd}"] {
+        assert!(svg.contains(shown), "{shown} is not in {svg}");
+    }
+    let unfit = |c: char| (c.is_control() && c != '\n') || c == '\u{fffe}';
+    assert!(!svg.contains(unfit), "{svg}");
+}
+
+/// A long measurement must not end with nowhere to put it.
+#[test]
+fn where_nothing_can_be_written_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("no/such/file");
+    let nowhere = nowhere.to_str().unwrap();
+    for args in [
+        ["bench", "--suite", "muse", "--csv", nowhere],
+        ["tune", "--suite", "muse", "--out", nowhere],
+        ["bench", "--suite", "muse", "--csv", folder.path().to_str().unwrap()],
+    ] {
+        let output = hopper_proj(&args).assert().code(1).get_output().clone();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            line.starts_with("error: cannot write ") && output.stdout.is_empty(),
+            "{line}"
+        );
+    }
 }
 
 #[test]

@@ -118,6 +118,36 @@ fn the_flag_wins_over_the_environment() {
         .success();
 }
 
+/// Two files of a few bytes that say that they are long, and whose product no machine holds.
+#[test]
+fn a_product_that_does_not_fit_in_memory_is_one_error_line() {
+    const SIDE: usize = 12_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tall.safetensors");
+    let header = format!(
+        r#"{{"t":{{"dtype":"BF16","shape":[{SIDE},1],"data_offsets":[0,{}]}}}}"#,
+        2 * SIDE
+    );
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len((bytes.len() + 2 * SIDE) as u64).unwrap();
+    let (tall, out) = (path.to_str().unwrap(), folder.path().join("y"));
+    let line = error_line(&[
+        "project",
+        "--weights",
+        tall,
+        "--x",
+        tall,
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert!(
+        line.contains("y of 12000000 × 12000000 elements does not fit in memory"),
+        "{line}"
+    );
+}
+
 #[test]
 fn bad_files_are_one_error_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -44,7 +44,9 @@ codes! {
     7 c"CUDA_ERROR_PROFILER_ALREADY_STARTED" c"profiler already started" cust;
     8 c"CUDA_ERROR_PROFILER_ALREADY_STOPPED" c"profiler already stopped" cust;
     34 c"CUDA_ERROR_STUB_LIBRARY" c"CUDA driver is a stub library" cust;
+    36 c"CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER" c"API call is not supported in the installed CUDA driver" newer;
     46 c"CUDA_ERROR_DEVICE_UNAVAILABLE" c"CUDA-capable device(s) is/are busy or unavailable" newer;
+    47 c"CUDA_ERROR_MULTICAST_RESOURCE_FULL" c"out of multicast resources" newer;
     100 c"CUDA_ERROR_NO_DEVICE" c"no CUDA-capable device is detected" cust as NO_DEVICE;
     101 c"CUDA_ERROR_INVALID_DEVICE" c"invalid device ordinal" cust as INVALID_DEVICE;
     102 c"CUDA_ERROR_DEVICE_NOT_LICENSED" c"device doesn't have valid Grid license" cust;
@@ -63,16 +65,17 @@ codes! {
     214 c"CUDA_ERROR_ECC_UNCORRECTABLE" c"uncorrectable ECC error encountered" cust;
     215 c"CUDA_ERROR_UNSUPPORTED_LIMIT" c"limit is not supported on this architecture" cust as UNSUPPORTED_LIMIT;
     216 c"CUDA_ERROR_CONTEXT_ALREADY_IN_USE" c"exclusive-thread device already in use by a different thread" cust;
-    217 c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" c"peer access is not supported between these two devices" cust;
+    217 c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED" c"peer access is not supported between these two devices" cust as PEER_ACCESS_UNSUPPORTED;
     218 c"CUDA_ERROR_INVALID_PTX" c"a PTX JIT compilation failed" cust as INVALID_PTX;
     219 c"CUDA_ERROR_INVALID_GRAPHICS_CONTEXT" c"invalid OpenGL or DirectX context" cust;
     220 c"CUDA_ERROR_NVLINK_UNCORRECTABLE" c"uncorrectable NVLink error detected during the execution" cust;
     221 c"CUDA_ERROR_JIT_COMPILER_NOT_FOUND" c"PTX JIT compiler library not found" cust;
     222 c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION" c"the provided PTX was compiled with an unsupported toolchain." cust;
     223 c"CUDA_ERROR_JIT_COMPILATION_DISABLED" c"PTX JIT compilation was disabled" cust;
-    224 c"CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY" c"the provided execution affinity is not supported" cust;
+    224 c"CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY" c"the provided execution affinity is not supported" cust as UNSUPPORTED_EXEC_AFFINITY;
     225 c"CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC" c"the provided PTX contains unsupported call to cudaDeviceSynchronize" newer;
     226 c"CUDA_ERROR_CONTAINED" c"Invalid resource handle" newer;
+    227 c"CUDA_ERROR_INSUFFICIENT_LOADER_VERSION" c"the version of the loader is too old for this library" newer;
     300 c"CUDA_ERROR_INVALID_SOURCE" c"device kernel image is invalid" cust;
     301 c"CUDA_ERROR_FILE_NOT_FOUND" c"file not found" cust as FILE_NOT_FOUND;
     302 c"CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND" c"shared object symbol not found" cust;
@@ -82,13 +85,13 @@ codes! {
     401 c"CUDA_ERROR_ILLEGAL_STATE" c"the operation cannot be performed in the present state" cust as ILLEGAL_STATE;
     402 c"CUDA_ERROR_LOSSY_QUERY" c"attempted introspection would be semantically lossy" newer as LOSSY_QUERY;
     500 c"CUDA_ERROR_NOT_FOUND" c"named symbol not found" cust as NOT_FOUND;
-    600 c"CUDA_ERROR_NOT_READY" c"device not ready" cust;
+    600 c"CUDA_ERROR_NOT_READY" c"device not ready" cust as NOT_READY;
     700 c"CUDA_ERROR_ILLEGAL_ADDRESS" c"an illegal memory access was encountered" cust as ILLEGAL_ADDRESS;
     701 c"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES" c"too many resources requested for launch" cust;
     702 c"CUDA_ERROR_LAUNCH_TIMEOUT" c"the launch timed out and was terminated" cust as LAUNCH_TIMEOUT;
     703 c"CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING" c"launch uses incompatible texturing mode" cust;
     704 c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" c"peer access is already enabled" cust;
-    705 c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED" c"peer access has not been enabled" cust;
+    705 c"CUDA_ERROR_PEER_ACCESS_NOT_ENABLED" c"peer access has not been enabled" cust as PEER_ACCESS_NOT_ENABLED;
     708 c"CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE" c"cannot set while device is active in this process" cust;
     709 c"CUDA_ERROR_CONTEXT_IS_DESTROYED" c"context is destroyed" cust as CONTEXT_IS_DESTROYED;
     710 c"CUDA_ERROR_ASSERT" c"device-side assert triggered" cust;
@@ -132,6 +135,8 @@ codes! {
     913 c"CUDA_ERROR_FUNCTION_NOT_LOADED" c"the function is not loaded" newer;
     914 c"CUDA_ERROR_INVALID_RESOURCE_TYPE" c"invalid resource type" newer;
     915 c"CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION" c"invalid resource configuration" newer;
+    916 c"CUDA_ERROR_KEY_ROTATION" c"a key rotation has interrupted the operation" newer;
+    917 c"CUDA_ERROR_STREAM_DETACHED" c"the stream has been detached from its context" newer;
     999 c"CUDA_ERROR_UNKNOWN" c"unknown error" cust as UNKNOWN;
 }
 

@@ -4,6 +4,7 @@
 //! A handle is a pointer here as it is there, so `cust`'s raw handles need a cast and nothing more. The functions newer than
 //! `cust`'s bindings return every result code as it is; of the others, codes that `cust` cannot represent come as 999.
 
+pub use crate::symbols::absent::*;
 pub use crate::symbols::capture::*;
 pub use crate::symbols::context::*;
 pub use crate::symbols::device::*;
@@ -13,7 +14,11 @@ pub use crate::symbols::launch::*;
 pub use crate::symbols::memory::*;
 pub use crate::symbols::module::*;
 pub use crate::symbols::newer::*;
+pub use crate::symbols::newer_context::*;
 pub use crate::symbols::newer_graph::*;
+pub use crate::symbols::newer_memory::*;
+pub use crate::symbols::newer_module::*;
+pub use crate::symbols::older::*;
 pub use crate::symbols::proc_address::*;
 pub use crate::symbols::stream::*;
 pub use crate::symbols::unsupported::*;

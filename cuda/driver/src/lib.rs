@@ -16,9 +16,16 @@ pub mod ffi;
 
 mod codes;
 mod real;
+mod report;
 mod select;
 mod symbols;
 mod table;
 mod types;
 
-pub use select::{Choice, SelectError, Selected, VARIABLE, select, selected};
+/// Every symbol of the driver API that this crate defines, with the function's address.
+pub fn symbols() -> impl Iterator<Item = (&'static str, *const ())> {
+    symbols::exports().map(|export| (export.name, export.address))
+}
+
+pub use report::{FAULTS_VARIABLE, LEAKS_VARIABLE, LOG_VARIABLE};
+pub use select::{Choice, SelectError, Selected, VARIABLE, select, selected, serve_as_library};

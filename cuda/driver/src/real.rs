@@ -18,8 +18,8 @@ pub(crate) struct Real(Library);
 impl Real {
     /// Opens the library, or says why it cannot serve.
     pub(crate) fn open() -> Result<Real, String> {
-        // SAFETY: NVIDIA's library may be loaded by any program; its initialisers ask nothing of the caller. Where the file is
-        // this crate again, it has none.
+        // SAFETY: NVIDIA's library may be loaded by any program; its initialisers ask nothing of the caller, nor do
+        // this crate's, where the file is a copy of it.
         let library = unsafe { Library::new(LIBRARY) }.map_err(|error| format!("{LIBRARY} does not load ({error})"))?;
         let real = Real(library);
         if real.symbol(c"hopper_cuda_driver_marker").is_some() {

@@ -4,6 +4,7 @@ use crate::codes::Code;
 use crate::real::Real;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The variable that chooses the driver where no call did.
@@ -116,6 +117,21 @@ impl Driver {
 }
 
 static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+static IS_LIBRARY: AtomicBool = AtomicBool::new(false);
+
+/// Makes this copy of the crate a driver library of its own, for programs that know nothing of it: it serves the emulated driver
+/// whatever the variable [`VARIABLE`] says, and returns every result code as it is. To be called before any other function, as the
+/// `libcuda.so.1` that `cargo xtask emulated-driver` builds does when it is loaded.
+pub fn serve_as_library() {
+    IS_LIBRARY.store(true, Ordering::Relaxed);
+    DRIVER.get_or_init(|| Driver::Emulated);
+}
+
+/// Whether callers are programs that know nothing of this crate.
+pub(crate) fn is_library() -> bool {
+    IS_LIBRARY.load(Ordering::Relaxed)
+}
 
 /// Chooses the driver for this process. Wins over the variable [`VARIABLE`], and must come before the first CUDA call.
 ///

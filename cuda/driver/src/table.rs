@@ -2,8 +2,11 @@
 //! driver are made.
 
 use crate::codes::{Answer, Code, for_cust, number};
-use crate::select::{Driver, driver};
+use crate::emulated::context;
+use crate::report;
+use crate::select::{Driver, driver, is_library};
 use crate::types::{CUresult, c_void};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -26,6 +29,38 @@ pub(crate) enum Callers {
     Ours,
 }
 
+/// Which stream a symbol's callers mean by a null one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NullStream {
+    /// The default stream that all threads share.
+    Legacy,
+    /// The calling thread's own default stream.
+    PerThread,
+}
+
+thread_local! {
+    static NULL_STREAM: Cell<NullStream> = const { Cell::new(NullStream::Legacy) };
+}
+
+impl NullStream {
+    /// What the call that is being answered means.
+    pub(crate) fn meant() -> NullStream {
+        NULL_STREAM.get()
+    }
+
+    /// Answers a call that means this one.
+    fn during(self, answer: impl FnOnce() -> Answer) -> Answer {
+        struct Restore(NullStream);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                NULL_STREAM.set(self.0);
+            }
+        }
+        let _restore = Restore(NULL_STREAM.replace(self));
+        answer()
+    }
+}
+
 /// Where a call goes.
 pub(crate) enum Way {
     Cuda(NonNull<c_void>),
@@ -35,6 +70,9 @@ pub(crate) enum Way {
 
 /// The functions that put errors into words. They serve even where no driver can be chosen, so that the reason can be shown.
 const WORDS: [&CStr; 2] = [c"cuGetErrorName", c"cuGetErrorString"];
+
+/// The functions that serve before `cuInit`, and within a function of the host's that a stream calls.
+const ANYTIME: [&CStr; 4] = [c"cuInit", c"cuDriverGetVersion", WORDS[0], WORDS[1]];
 
 /// Finds the way of a symbol; the address in NVIDIA's library is looked up once and kept in `slot`.
 pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
@@ -54,62 +92,85 @@ pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
 }
 
 /// What the caller is told: the answer's code, or "unknown" where answering panicked (a panic must not cross into C).
-pub(crate) fn emulate(callers: Callers, answer: impl FnOnce() -> Answer) -> CUresult {
+pub(crate) fn emulate(name: &CStr, callers: Callers, stream: NullStream, answer: impl FnOnce() -> Answer) -> CUresult {
+    let answer = || {
+        if !ANYTIME.contains(&name) {
+            context::ready()?;
+        }
+        stream.during(answer)
+    };
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(answer));
-    told(callers, number(answer.unwrap_or(Err(Code::UNKNOWN))))
+    let code = number(answer.unwrap_or(Err(Code::UNKNOWN)));
+    if code == Code::NOT_SUPPORTED.0 {
+        report::unsupported(name);
+    }
+    told(callers, code)
 }
 
 /// The code as a symbol's callers may see it.
 pub(crate) fn told(callers: Callers, code: CUresult) -> CUresult {
     match callers {
-        Callers::Cust => for_cust(code),
-        Callers::Ours => code,
+        Callers::Cust if !is_library() => for_cust(code),
+        _ => code,
     }
 }
 
 /// Defines driver functions. `name(arguments) => path;` emulates by the function at `emulated::path`, which takes the same
-/// arguments; `name(arguments) => unsupported;` has no emulation.
+/// arguments; `name(arguments) => unsupported;` has no emulation. `name / other(arguments)` defines the same function twice: as
+/// `other`, for which a null stream is the thread's own default stream.
 macro_rules! driver_api {
-    ($callers:ident: $($name:ident($($argument:ident: $type:ty),* $(,)?) => $($how:ident)::+;)*) => {
-        $(
-            #[doc = concat!("`", stringify!($name), "` of the CUDA driver API, from the driver in use.")]
-            ///
-            /// # Safety
-            ///
-            /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
-            #[unsafe(no_mangle)]
-            #[allow(non_snake_case, clippy::too_many_arguments)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> $crate::types::CUresult {
-                static SLOT: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
-                const CALLERS: $crate::table::Callers = $crate::table::Callers::$callers;
-                const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
-                    concat!(stringify!($name), "\0").as_bytes(),
-                ) {
-                    Ok(name) => name,
-                    Err(_) => unreachable!(),
-                };
-                match $crate::table::way(NAME, &SLOT) {
-                    $crate::table::Way::Cuda(address) => {
-                        // SAFETY: NVIDIA's function of this name has this C signature, and the caller keeps its promises.
-                        let code = unsafe {
-                            let function: unsafe extern "C" fn($($type),*) -> $crate::types::CUresult =
-                                std::mem::transmute(address.as_ptr());
-                            function($($argument),*)
-                        };
-                        $crate::table::told(CALLERS, code)
-                    }
-                    $crate::table::Way::Emulated => $crate::table::emulate(CALLERS, || {
-                        driver_api!(@emulated [$($how)::+] ($($argument),*))
-                    }),
-                    $crate::table::Way::Refused(code) => $crate::table::told(CALLERS, code.0),
-                }
-            }
-        )*
+    ($callers:ident: $($name:ident $(/ $per_thread:ident)? ($($arguments:tt)*) => $($how:ident)::+;)*) => {
+        $(driver_api! { @function $callers $name $(/ $per_thread)? ($($arguments)*) => $($how)::+ })*
 
         /// The symbols of this file.
         pub(crate) static EXPORTS: &[$crate::table::Export] = &[
-            $($crate::table::Export { name: stringify!($name), address: $name as *const () }),*
+            $(
+                $crate::table::Export { name: stringify!($name), address: $name as *const () },
+                $($crate::table::Export { name: stringify!($per_thread), address: $per_thread as *const () },)?
+            )*
         ];
+    };
+    (@function $callers:ident $name:ident / $per_thread:ident $arguments:tt => $($how:ident)::+) => {
+        driver_api! { @symbol $callers Legacy $name $arguments => $($how)::+ }
+        driver_api! { @symbol $callers PerThread $per_thread $arguments => $($how)::+ }
+    };
+    (@function $callers:ident $name:ident $arguments:tt => $($how:ident)::+) => {
+        driver_api! { @symbol $callers Legacy $name $arguments => $($how)::+ }
+    };
+    (@symbol $callers:ident $stream:ident $name:ident($($argument:ident: $type:ty),* $(,)?) => $($how:ident)::+) => {
+        #[doc = concat!("`", stringify!($name), "` of the CUDA driver API, from the driver in use.")]
+        ///
+        /// # Safety
+        ///
+        /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> $crate::types::CUresult {
+            static SLOT: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
+            const CALLERS: $crate::table::Callers = $crate::table::Callers::$callers;
+            const STREAM: $crate::table::NullStream = $crate::table::NullStream::$stream;
+            const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            };
+            match $crate::table::way(NAME, &SLOT) {
+                $crate::table::Way::Cuda(address) => {
+                    // SAFETY: NVIDIA's function of this name has this C signature, and the caller keeps its promises.
+                    let code = unsafe {
+                        let function: unsafe extern "C" fn($($type),*) -> $crate::types::CUresult =
+                            std::mem::transmute(address.as_ptr());
+                        function($($argument),*)
+                    };
+                    $crate::table::told(CALLERS, code)
+                }
+                $crate::table::Way::Emulated => $crate::table::emulate(NAME, CALLERS, STREAM, || {
+                    driver_api!(@emulated [$($how)::+] ($($argument),*))
+                }),
+                $crate::table::Way::Refused(code) => $crate::table::told(CALLERS, code.0),
+            }
+        }
     };
     (@emulated [unsupported] ($($argument:ident),*)) => {{
         $(let _ = $argument;)*

@@ -4,8 +4,10 @@
 //! then a number like any other, where a Rust `enum` would make it undefined behaviour.
 
 mod graph;
+mod memory;
 
 pub use graph::*;
+pub use memory::*;
 pub use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
 /// A result code; 0 is success.
@@ -20,6 +22,12 @@ pub type CUcontext = *mut c_void;
 pub type CUmodule = *mut c_void;
 /// A kernel of a loaded module.
 pub type CUfunction = *mut c_void;
+/// A library: modules for every context.
+pub type CUlibrary = *mut c_void;
+/// A kernel of a library.
+pub type CUkernel = *mut c_void;
+/// A linker.
+pub type CUlinkState = *mut c_void;
 /// A stream; null is the default stream.
 pub type CUstream = *mut c_void;
 /// An event.
@@ -28,6 +36,8 @@ pub type CUevent = *mut c_void;
 pub type CUgraph = *mut c_void;
 /// A graph made ready to launch.
 pub type CUgraphExec = *mut c_void;
+/// An object that graphs keep.
+pub type CUuserObject = *mut c_void;
 /// A node of a graph.
 pub type CUgraphNode = *mut c_void;
 /// A function that a stream calls on the host.
@@ -191,6 +201,8 @@ pub mod function_attribute {
 
 /// The numbers of `CUjit_option` that ask for the compiler's words.
 pub mod jit_option {
+    /// Out: milliseconds that the compiler took.
+    pub const WALL_TIME: u32 = 2;
     /// A buffer for the compiler's remarks.
     pub const INFO_LOG_BUFFER: u32 = 3;
     /// In: its size. Out: the bytes written.

@@ -119,12 +119,6 @@ fn calls_that_cannot_be_captured_invalidate() {
     breaks("call back", unsupported, |stream, _, _| {
         code!(cuStreamAddCallback(stream, Some(callback), null_mut(), 0))
     });
-    breaks("allocate in order", NOT_SUPPORTED, |stream, _, _| {
-        code!(cuMemAllocAsync(&mut address, 16, stream))
-    });
-    breaks("free in order", NOT_SUPPORTED, |stream, _, buffer| {
-        code!(cuMemFreeAsync(buffer, stream))
-    });
     breaks(
         "wait for what was not captured",
         STREAM_CAPTURE_ISOLATION,

@@ -96,6 +96,11 @@ fn functions_are_found_by_name_and_version() {
         ("cuGetProcAddress", 11030, cuGetProcAddress as *const ()),
         ("cuGetProcAddress", 12000, cuGetProcAddress_v2 as *const ()),
         ("cuCtxCreate", 11030, cuCtxCreate_v2 as *const ()),
+        ("cuCtxCreate", 11040, cuCtxCreate_v3 as *const ()),
+        ("cuCtxCreate", 13000, cuCtxCreate_v4 as *const ()),
+        ("cuCtxSynchronize", 12090, cuCtxSynchronize as *const ()),
+        ("cuMemPrefetchAsync", 12010, cuMemPrefetchAsync as *const ()),
+        ("cuMemPrefetchAsync", 12020, cuMemPrefetchAsync_v2 as *const ()),
         ("cuGraphInstantiate", 11040, cuGraphInstantiate_v2 as *const ()),
         ("cuGraphInstantiate", 12000, cuGraphInstantiateWithFlags as *const ()),
         ("cuStreamBeginCapture", 13000, cuStreamBeginCapture_v2 as *const ()),
@@ -118,11 +123,38 @@ fn functions_are_found_by_name_and_version() {
         );
     }
     assert_eq!(look_up("cuNothingOfTheKind", 13000), (NOT_FOUND, 0, 1));
-    assert_eq!(
-        look_up("cuCtxCreate", 11040),
-        (NOT_FOUND, 0, 1),
-        "its arguments are others from then on"
-    );
+    for (name, version) in [
+        ("cuLaunchKernelEx", 11050),
+        ("cuLibraryLoadData", 11080),
+        ("cuGraphAddNode", 12010),
+    ] {
+        assert_eq!(look_up(name, version), (NOT_FOUND, 0, 2), "{name} came after {version}");
+    }
+    let with_flags = |name: &CStr, flags| {
+        let (mut address, mut status) = (null_mut(), 9);
+        let code = code!(cuGetProcAddress_v2(
+            name.as_ptr(),
+            &mut address,
+            13000,
+            flags,
+            &mut status
+        ));
+        (code, address.addr())
+    };
+    for (name, flags, address) in [
+        (c"cuMemcpyHtoD", 0, cuMemcpyHtoD_v2 as *const ()),
+        (c"cuMemcpyHtoD", 1, cuMemcpyHtoD_v2 as *const ()),
+        (c"cuMemcpyHtoD", 2, cuMemcpyHtoD_v2_ptds as *const ()),
+        (c"cuStreamQuery", 2, cuStreamQuery_ptsz as *const ()),
+        (c"cuInit", 2, cuInit as *const ()),
+    ] {
+        assert_eq!(
+            with_flags(name, flags),
+            (SUCCESS, address.addr()),
+            "{name:?} with flags {flags}"
+        );
+    }
+    assert_eq!(with_flags(c"cuInit", 3), (INVALID_VALUE, 0));
 
     let mut address = null_mut();
     ok!(cuGetProcAddress(c"cuMemFree".as_ptr(), &mut address, 11040, 0));

@@ -286,6 +286,7 @@ fn host_and_event_nodes() {
     ok!(cuGraphLaunch(exec, null_mut()));
     ok!(cuGraphExecHostNodeSetParams(exec, node, &on_second));
     ok!(cuGraphLaunch(exec, null_mut()));
+    ok!(cuCtxSynchronize());
     assert_eq!((first, second), (1, 1));
 
     let mut told = on_second;
@@ -300,6 +301,7 @@ fn host_and_event_nodes() {
     ok!(cuGraphExecEventRecordNodeSetEvent(exec, record, other));
     ok!(cuGraphExecEventWaitNodeSetEvent(exec, wait, other));
     ok!(cuGraphLaunch(exec, null_mut()));
+    ok!(cuCtxSynchronize());
     ok!(cuEventElapsedTime(&mut milliseconds, event, other));
     ok!(cuGraphEventRecordNodeSetEvent(record, other));
     ok!(cuGraphEventWaitNodeSetEvent(wait, other));

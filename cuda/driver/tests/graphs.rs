@@ -370,5 +370,5 @@ fn handles_of_anything_else_are_refused() {
     ok!(cuGraphLaunch(exec, null_mut()));
     let allocation = code!(cuGraphAddMemAllocNode(&mut out, graph, null(), 0, null_mut()));
     let free = code!(cuGraphAddMemFreeNode(&mut out, graph, null(), 0, 0));
-    assert_eq!((allocation, free), (NOT_SUPPORTED, NOT_SUPPORTED));
+    assert_eq!((allocation, free), (INVALID_VALUE, INVALID_VALUE));
 }

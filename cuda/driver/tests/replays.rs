@@ -17,6 +17,7 @@ fn a_thousand_launches_are_replayed_with_the_same_bits() {
         upload(&[0_u32]),
     );
     let pdl = [CUlaunchAttribute::programmatic_serialization()];
+    let before = emulated::live();
     let graph = capture(stream, || {
         (0..1000).for_each(|_| assert_eq!(launch_on(stream, &pdl, patient, sum), SUCCESS));
     });
@@ -40,6 +41,8 @@ fn a_thousand_launches_are_replayed_with_the_same_bits() {
         host_after <= host + (8 << 20),
         "{host} bytes of the host's, then {host_after}"
     );
+    ok!(cuGraphExecDestroy(exec));
+    assert_eq!(emulated::live(), before, "nothing is left over");
 }
 
 /// Bytes of the host's memory that the process holds.

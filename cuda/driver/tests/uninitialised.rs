@@ -17,6 +17,17 @@ fn nothing_serves_before_it_is_started() {
     assert_eq!(code!(cuMemAlloc_v2(&mut address, 16)), NOT_INITIALIZED);
     assert_eq!(code!(cuGraphLaunch(null_mut(), null_mut())), NOT_INITIALIZED);
     assert_eq!(emulated::last_fault(), None);
+    let anytime = [
+        "cuInit",
+        "cuDriverGetVersion",
+        "cuGetErrorName",
+        "cuGetErrorString",
+        "cuGetProcAddress",
+        "cuGetProcAddress_v2",
+    ];
+    for (name, address) in hopper_cuda_driver::symbols().filter(|(name, _)| !anytime.contains(name)) {
+        assert_eq!(call_with(address, &[]), NOT_INITIALIZED, "{name}");
+    }
     assert_eq!(code!(cuInit(1)), INVALID_VALUE);
     assert_eq!(code!(cuDeviceGetCount(&mut count)), NOT_INITIALIZED);
 

@@ -7,6 +7,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use support::{kernel, memory, module, ptx};
 
 const GEMV: &str = include_str!("ptx/gemv.ptx");
+/// One of each family of instructions.
+const BREADTH: &str = include_str!("ptx/breadth.ptx");
 
 #[test]
 fn what_is_unknown_is_named_with_its_line() {
@@ -85,55 +87,110 @@ fn what_is_unknown_is_named_with_its_line() {
     }
 }
 
-#[test]
-fn damaged_texts_never_panic() {
-    let mut random = StdRng::seed_from_u64(7);
-    let mut run = 0;
-    for _ in 0..400 {
-        let mut lines: Vec<String> = GEMV.lines().map(str::to_owned).collect();
-        for _ in 0..random.random_range(1..4) {
-            let (a, b) = (random.random_range(8..lines.len()), random.random_range(8..lines.len()));
-            match random.random_range(0..5) {
-                0 => drop(lines.remove(a)),
-                1 => lines.swap(a, b),
-                2 => lines[a] = lines[b].clone(),
-                3 => lines.truncate(a),
-                _ => {
-                    let line: String = lines[a]
-                        .chars()
-                        .map(|c| if random.random_ratio(1, 12) { '7' } else { c })
-                        .collect();
-                    lines[a] = line;
-                }
+/// A text with a few lines and words removed, repeated, exchanged or misspelt.
+fn damaged(text: &str, random: &mut StdRng) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for _ in 0..random.random_range(1..4) {
+        let (a, b) = (random.random_range(5..lines.len()), random.random_range(5..lines.len()));
+        match random.random_range(0..10) {
+            0 => drop(lines.remove(a)),
+            1 => lines.swap(a, b),
+            2 => lines[a] = lines[b].clone(),
+            3 => lines.truncate(a.max(6)),
+            4 => {
+                let misspelt = |c| if random.random_ratio(1, 12) { '7' } else { c };
+                lines[a] = lines[a].chars().map(misspelt).collect();
+            }
+            5 | 6 => {
+                // A part of an opcode of another line.
+                let parts: Vec<&str> = lines[b].split('.').collect();
+                let part = parts[random.random_range(0..parts.len())].to_owned();
+                let mut own: Vec<&str> = lines[a].split('.').collect();
+                let at = random.random_range(0..own.len());
+                own[at] = &part;
+                lines[a] = own.join(".");
+            }
+            _ => {
+                let words: Vec<&str> = lines[b].split(' ').collect();
+                let word = words[random.random_range(0..words.len())].to_owned();
+                let mut own: Vec<&str> = lines[a].split(' ').collect();
+                let at = random.random_range(0..own.len());
+                own[at] = &word;
+                lines[a] = own.join(" ");
             }
         }
-        let Ok(module) = Module::parse(&lines.join("\n")) else {
+    }
+    lines.join("\n")
+}
+
+/// Loads and runs damaged texts; answers how many were still PTX. Right or wrong, each ends.
+fn run_damaged(text: &str, count: u32, params: &[u8], what: &Launch<'_>) -> u32 {
+    let mut random = StdRng::seed_from_u64(7);
+    let mut run = 0;
+    for _ in 0..count {
+        let Ok(module) = Module::parse(&damaged(text, &mut random)) else {
             continue;
         };
         let memory = Memory::new(1 << 24);
         let buffer = memory.allocate(1 << 16).unwrap();
-        let mut params = [buffer.to_le_bytes(); 3].concat();
-        params.extend([1u32, 32, 2048, 0, 0].iter().flat_map(|v| v.to_le_bytes()));
+        let params = [&buffer.to_le_bytes(), params].concat();
         let mut options = Options {
             seed: Some(random.random()),
             ..Options::default()
         };
         options.limits.idle_instructions = 20_000;
         options.limits.total_instructions = 200_000;
-        let what = Launch {
-            entry: "gemv",
-            grid: [4, 1, 1],
-            block: [256, 1, 1],
-            cluster: [2, 1, 1],
-            dynamic_shared: 80_000,
-            params: &params,
-            overlaps: None,
-        };
         run += 1;
-        // Right or wrong, it ends.
+        let what = Launch {
+            params: &params,
+            ..what.clone()
+        };
         let _ = launch(&module, &memory, &what, &options);
     }
+    run
+}
+
+#[test]
+fn damaged_texts_never_panic() {
+    let what = Launch {
+        entry: "gemv",
+        grid: [4, 1, 1],
+        block: [256, 1, 1],
+        cluster: [2, 1, 1],
+        dynamic_shared: 80_000,
+        params: &[],
+        overlaps: None,
+    };
+    let mut params = 0u64.to_le_bytes().repeat(2);
+    params.extend([1u32, 32, 2048, 0, 0].iter().flat_map(|v| v.to_le_bytes()));
+    let run = run_damaged(GEMV, 400, &params, &what);
     assert!(run > 50, "only {run} of the damaged texts were still PTX");
+}
+
+/// The launch that the text with one of each family of instructions is for.
+const BREADTH_LAUNCH: Launch<'_> = Launch {
+    entry: "k",
+    grid: [1, 1, 1],
+    block: [64, 1, 1],
+    cluster: [1, 1, 1],
+    dynamic_shared: 4096,
+    params: &[],
+    overlaps: None,
+};
+
+#[test]
+fn damaged_instructions_of_every_family_never_panic() {
+    let (memory, module) = (memory(), module(BREADTH));
+    let out = memory.allocate(4096).unwrap();
+    let what = Launch {
+        params: &out.to_le_bytes(),
+        ..BREADTH_LAUNCH
+    };
+    launch(&module, &memory, &what, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    let results = support::read_u32(&memory, out, 4);
+    assert_eq!(results[..3], [3000, 1000, 0]);
+    let run = run_damaged(BREADTH, 3000, &[], &BREADTH_LAUNCH);
+    assert!(run > 300, "only {run} of the damaged texts were still PTX");
 }
 
 #[test]

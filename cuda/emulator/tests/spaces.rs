@@ -274,3 +274,44 @@ fn clusters_on_all_cores_count_like_one() {
     assert!(answers[0].0.iter().enumerate().all(|(i, &v)| v == 4 * i as u32));
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
 }
+
+#[test]
+fn sixteen_bytes_at_once() {
+    let body = "mov.u32 %r9, %laneid; setp.ne.u32 %p1, %r9, 0; @%p1 ret; .reg .b128 %w<5>; mov.u32 %r4, smem;
+        mov.u64 %d1, 0x1111222233334444; mov.u64 %d2, 0x5555666677778888; mov.b128 %w0, {%d1, %d2}; mov.b128 %w1, %w0;
+        st.global.b128 [%out], %w1; ld.global.b128 %w2, [%out]; mov.b128 {_, %d3}, %w2; st.global.u64 [%out+16], %d3;
+        mov.b128 %w3, {%d2, %d2}; atom.global.exch.b128 %w4, [%out+32], %w0; atom.global.cas.b128 %w4, [%out+32], %w0, %w3;
+        atom.relaxed.gpu.global.cas.b128 %w4, [%out+32], %w0, %w1; st.global.b128 [%out+48], %w4;
+        st.shared.b128 [%r4], %w0; atom.shared.cas.b128 %w4, [%r4], %w0, %w3; atom.shared.exch.b128 %w2, [%r4], %w0;
+        mov.b128 {%d5, %d6}, %w4; st.global.u64 [%out+24], %d5; st.global.b128 [%out+64], %w2;";
+    let (a, b) = ([0x3333_4444, 0x1111_2222], [0x7777_8888, 0x5555_6666]);
+    let expected = [a, b, b, a, b, b, b, b, b, b].concat();
+    leaves(&expected, body, &run());
+}
+
+#[test]
+fn sums_in_global_memory_lose_subnormals() {
+    let body = "mov.u32 %r9, %laneid; setp.ne.u32 %p1, %r9, 0; @%p1 ret; mov.u32 %r4, smem; mov.f32 %f1, 0f00000001;
+        st.global.f32 [%out], %f1; st.shared.f32 [%r4], %f1; atom.global.add.f32 %f2, [%out], %f1; red.shared.add.f32 [%r4], %f1;
+        ld.shared.u32 %r1, [%r4]; st.global.u32 [%out+4], %r1; mov.b16 %h1, 0x3c00; st.global.b16 [%out+8], %h1;
+        red.global.add.noftz.f16 [%out+8], %h1; st.global.v2.f32 [%out+16], {1.0, 2.0};
+        atom.global.v2.f32.add {%f3, %f4}, [%out+16], {0.5, 0.25}; st.global.f32 [%out+24], %f4;
+        st.global.b32 [%out+28], 0x3f803f80; mov.b32 %r2, 0xc0004000; st.global.b32 [%out+32], 0x40004000;
+        red.global.v2.bf16x2.add.noftz [%out+32], {%r2, %r2}; red.global.v4.f16.max.noftz [%out+40], {%h1, %h1, 0, 0};";
+    let f = |value: f32| value.to_bits();
+    let expected = [
+        0,
+        2,
+        0x4000,
+        0,
+        f(1.5),
+        f(2.25),
+        f(2.0),
+        0x3f80_3f80,
+        0x0000_4080,
+        0xc000_4000,
+        0x3c00_3c00,
+        0,
+    ];
+    leaves(&expected, body, &run());
+}

@@ -203,7 +203,11 @@ pub(super) fn measured_of(table: &Table, request: &GemmRequest) -> Option<Divisi
         (_, 3) => Format::Bf16x3,
         _ => return None,
     };
-    let fits = |division: &Division| unfit(division, request).or_else(|| unwise(division, request)).is_none();
+    let fits = |division: &Division| {
+        let rejected = unfit(division, request).or_else(|| unwise(division, request));
+        // One for few tokens may be listed for more than a launch of it can address, where others can.
+        rejected.is_none() && launch_of(division, request).is_ok()
+    };
     table.division((op, format, request.shape), request.m, fits)
 }
 

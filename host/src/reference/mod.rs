@@ -35,19 +35,20 @@ fn product<W: Copy + Sync>(
     let (n, k) = (shape.n(), shape.k());
     Shape::check_len("x", x.len(), m, k)?;
     Shape::check_len("the weights", w.len(), n, k)?;
-    let mut y = vec![0.0; Shape::area("y", m, n)?];
+    let mut y = Shape::filled("y", m, n, 0.0)?;
     if m == 0 {
         return Ok(y);
     }
     let x: Vec<f64> = x.iter().map(|v| v.to_f64()).collect();
     // Rows outside, tokens inside: a row of W is widened once, and x stays in cache.
-    let by_row: Vec<f64> = w
-        .par_chunks_exact(k)
-        .flat_map_iter(|row| {
-            let row: Vec<f64> = row.iter().map(|&v| widen(v)).collect();
-            x.chunks_exact(k).map(move |x| dot(x, &row)).collect::<Vec<_>>()
-        })
-        .collect();
+    let mut by_row = Shape::filled("y", n, m, 0.0)?;
+    let rows = by_row.par_chunks_exact_mut(m).zip(w.par_chunks_exact(k));
+    rows.for_each(|(sums, row)| {
+        let row: Vec<f64> = row.iter().map(|&v| widen(v)).collect();
+        for (sum, x) in sums.iter_mut().zip(x.chunks_exact(k)) {
+            *sum = dot(x, &row);
+        }
+    });
     for (r, sums) in by_row.chunks_exact(m).enumerate() {
         for (token, &sum) in sums.iter().enumerate() {
             y[token * n + r] = sum;

@@ -2,6 +2,7 @@
 
 use super::capture;
 use super::device;
+use super::queue;
 use super::state::{Kind as _, STATE, lock, pointer, put, put_if_wanted};
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -9,7 +10,7 @@ use crate::types::*;
 use ptx_emulator::{Counters, LaunchId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// The version of the driver API that `cuCtxCreate_v2` made contexts for.
@@ -23,13 +24,17 @@ pub(super) const GREATEST_PRIORITY: c_int = -5;
 pub(super) struct Context {
     /// Its own handle.
     pub(super) context: usize,
-    flags: c_uint,
+    /// A number that no other context has or had.
+    pub(super) id: u64,
+    flags: AtomicU32,
     settings: Mutex<Settings>,
     fault: Mutex<Option<Fault>>,
     /// Held while work of this context runs: its streams' work is done one piece at a time, in the order of the calls.
     pub(super) work: Mutex<Work>,
     /// The default stream and the per-thread default stream.
     pub(super) default_streams: [Arc<Stream>; 2],
+    /// The streams that have work left to do.
+    pub(super) unfinished: queue::Unfinished,
 }
 
 /// A fault of a kernel, which every later call on the context answers with.
@@ -84,7 +89,8 @@ impl Context {
     fn new(handle: usize, flags: c_uint) -> Arc<Context> {
         Arc::new(Context {
             context: handle,
-            flags,
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed),
+            flags: AtomicU32::new(flags),
             settings: Mutex::default(),
             fault: Mutex::default(),
             work: Mutex::new(Work {
@@ -92,6 +98,7 @@ impl Context {
                 ..Work::default()
             }),
             default_streams: Stream::defaults(handle),
+            unfinished: Default::default(),
         })
     }
 
@@ -102,6 +109,7 @@ impl Context {
 
     /// Notes a kernel's fault; the first one stays.
     pub(super) fn fail(&self, code: Code, story: String) {
+        crate::report::fault(&story);
         lock(&self.fault).get_or_insert(Fault { code, story });
     }
 
@@ -109,6 +117,8 @@ impl Context {
         lock(&self.fault).as_ref().map(|fault| fault.story.clone())
     }
 }
+
+static LAST_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The seed of contexts made from now on.
 pub(super) static DEFAULT_SEED: Mutex<Option<u64>> = Mutex::new(None);
@@ -148,7 +158,7 @@ pub(super) fn in_host_function(run: impl FnOnce()) {
 }
 
 /// Refuses every call before `cuInit`, and those from within a stream's host function.
-pub(super) fn ready() -> Answer {
+pub(crate) fn ready() -> Answer {
     if !STATE.initialised.load(Ordering::Acquire) {
         return Err(Code::NOT_INITIALIZED);
     }
@@ -189,6 +199,7 @@ pub(super) fn named(handle: CUcontext) -> Answer<Arc<Context>> {
 /// Takes a context down, once its running work has ended.
 fn take_down(context: &Context) {
     capture::context_gone(context.context);
+    queue::finish(context);
     let _idle = lock(&context.work);
     STATE.remove_context(context.context);
 }
@@ -269,6 +280,41 @@ pub(crate) unsafe fn create(context: *mut CUcontext, flags: c_uint, device: CUde
     Ok(())
 }
 
+/// How many multiprocessors a context may use cannot be limited here.
+pub(crate) unsafe fn create_v3(
+    context: *mut CUcontext,
+    _affinity: *mut c_void,
+    affinities: c_int,
+    flags: c_uint,
+    device: CUdevice,
+) -> Answer {
+    ready()?;
+    match affinities {
+        // SAFETY: the caller keeps the same promise.
+        0 => unsafe { create(context, flags, device) },
+        1.. => Err(Code::UNSUPPORTED_EXEC_AFFINITY),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+pub(crate) unsafe fn create_v4(
+    context: *mut CUcontext,
+    parameters: *mut CUctxCreateParams,
+    flags: c_uint,
+    device: CUdevice,
+) -> Answer {
+    ready()?;
+    // SAFETY: null or valid, the caller promises.
+    let affinities = match unsafe { parameters.as_ref() } {
+        None => 0,
+        // Nothing here is shared with a graphics system.
+        Some(parameters) if !parameters.cigParams.is_null() => return Err(Code::NOT_SUPPORTED),
+        Some(parameters) => parameters.numExecAffinityParams,
+    };
+    // SAFETY: the caller keeps the same promise.
+    unsafe { create_v3(context, std::ptr::null_mut(), affinities, flags, device) }
+}
+
 pub(crate) unsafe fn destroy(context: CUcontext) -> Answer {
     ready()?;
     let handle = context.addr();
@@ -327,7 +373,46 @@ pub(crate) unsafe fn device(device: *mut CUdevice) -> Answer {
 pub(crate) unsafe fn flags(flags: *mut c_uint) -> Answer {
     let context = current_even_if_faulted()?;
     // SAFETY: the caller promises that `flags` is valid for a write.
-    unsafe { put(flags, context.flags) }
+    unsafe { put(flags, context.flags.load(Ordering::Relaxed)) }
+}
+
+pub(crate) unsafe fn set_flags(flags: c_uint) -> Answer {
+    let context = current()?;
+    check_flags(flags)?;
+    context.flags.store(flags, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(crate) unsafe fn id(context: CUcontext, id: *mut u64) -> Answer {
+    let context = named(context)?;
+    // SAFETY: the caller promises that `id` is valid for a write.
+    unsafe { put(id, context.id) }
+}
+
+pub(crate) unsafe fn device_of(device: *mut CUdevice, context: CUcontext) -> Answer {
+    named(context)?;
+    // SAFETY: the caller promises that `device` is valid for a write.
+    unsafe { put(device, device::ORDINAL) }
+}
+
+/// Before contexts had owners, they counted their users.
+pub(crate) unsafe fn attach(context: *mut CUcontext, flags: c_uint) -> Answer {
+    let current = current()?;
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller promises that `context` is valid for a write.
+    unsafe { put(context, pointer(current.context)) }
+}
+
+pub(crate) unsafe fn detach(context: CUcontext) -> Answer {
+    ready()?;
+    STATE.find::<Context>(context.addr()).map(|_| ())
+}
+
+/// L2 keeps nothing here, so nothing has to be given up.
+pub(crate) unsafe fn reset_persisting() -> Answer {
+    current().map(|_| ())
 }
 
 pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> Answer {
@@ -337,9 +422,19 @@ pub(crate) unsafe fn api_version(context: CUcontext, version: *mut c_uint) -> An
 }
 
 pub(crate) unsafe fn synchronize() -> Answer {
-    let context = current()?;
+    wait_for(&*current()?)
+}
+
+pub(crate) unsafe fn synchronize_that(context: CUcontext) -> Answer {
+    let context = named(context)?;
+    context.check()?;
+    wait_for(&context)
+}
+
+fn wait_for(context: &Context) -> Answer {
     capture::forbid_context(context.context)?;
     capture::forbid_unsafe()?;
+    queue::finish(context);
     lock(&context.work).settle();
     context.check()
 }
@@ -347,6 +442,7 @@ pub(crate) unsafe fn synchronize() -> Answer {
 pub(crate) unsafe fn set_limit(limit: c_uint, value: usize) -> Answer {
     let context = current()?;
     device::limit(limit)?;
+    device::check_limit(limit, value)?;
     lock(&context.settings).limits.insert(limit, value);
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Copies and fills. On a stream, each is done within its call, in the stream's order.
 
 use super::capture;
+use super::graph;
+use super::host;
 use super::state::STATE;
 use super::stream;
 use super::task::{Task, submit};
@@ -88,6 +90,15 @@ impl Copy {
         Ok(copy)
     }
 
+    /// Where on the host it begins to read or write.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = *const u8> {
+        let host = |end: End| match end.place {
+            Place::Host(host) => Some(host.cast_const()),
+            Place::Device(_) => None,
+        };
+        self.ends.into_iter().filter_map(host)
+    }
+
     fn is_nothing(&self) -> bool {
         self.params.WidthInBytes == 0 || self.params.Height == 0 || self.params.Depth == 0
     }
@@ -95,9 +106,11 @@ impl Copy {
     fn ends(c: &CUDA_MEMCPY3D) -> Answer<[End; 2]> {
         let end = |kind: c_uint, host: *mut c_void, device: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize| {
             let place = match kind {
+                // An address of the device's is known for what it is, whatever it is called.
+                memory_type::HOST if is_device(host.addr() as u64) => Place::Device(host.addr() as u64),
                 memory_type::HOST => Place::Host(host.cast()),
                 memory_type::DEVICE => Place::Device(device),
-                memory_type::UNIFIED if STATE.memory.range(device).is_some() => Place::Device(device),
+                memory_type::UNIFIED if is_device(device) => Place::Device(device),
                 memory_type::UNIFIED => Place::Host(std::ptr::with_exposed_provenance_mut(device as usize)),
                 memory_type::ARRAY => return Err(Code::NOT_SUPPORTED),
                 _ => return Err(Code::INVALID_VALUE),
@@ -176,7 +189,14 @@ fn check(place: Place, bytes: usize) -> Answer {
     if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
+fn is_device(address: u64) -> bool {
+    STATE.memory.range(address).is_some() || graph::memory::will_be(address, 1)
+}
+
 fn fits(address: u64, bytes: u64) -> bool {
+    if graph::memory::will_be(address, bytes) {
+        return true;
+    }
     let range = STATE.memory.range(address);
     range.is_some_and(|(base, size)| bytes <= size - (address - base))
 }
@@ -230,7 +250,15 @@ fn queue(to: Place, from: Place, bytes: usize, stream: CUstream) -> Answer {
     } else {
         Task::Copy(Box::new(Copy::new(linear(to, from, bytes))?))
     };
-    submit(target, task)
+    let ticket = submit(target, task)?;
+    let pageable = |place| matches!(place, Place::Host(host) if !host::is_page_locked(host));
+    if let Some(ticket) = ticket
+        && (pageable(to) || pageable(from))
+    {
+        // As on a device: only page-locked memory is read and written behind the caller's back.
+        ticket.wait();
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn host_to_device_async(
@@ -266,7 +294,10 @@ macro_rules! synchronous {
         $(pub(crate) unsafe fn $name($($argument: $type),*) -> Answer {
             capture::forbid_synchronous()?;
             // SAFETY: the caller keeps the same promises.
-            unsafe { $on_stream($($argument,)* DEFAULT) }
+            unsafe {
+                $on_stream($($argument,)* DEFAULT)?;
+                stream::synchronize(DEFAULT)
+            }
         })*
     };
 }
@@ -290,7 +321,7 @@ macro_rules! fills {
                     width: count,
                     height: 1,
                 })?;
-                submit(target, if count == 0 { Task::Empty } else { Task::Fill(fill) })
+                submit(target, if count == 0 { Task::Empty } else { Task::Fill(fill) }).map(|_| ())
             }
 
             pub(crate) unsafe fn $name(address: CUdeviceptr, value: $type, count: usize) -> Answer {

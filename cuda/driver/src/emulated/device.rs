@@ -1,6 +1,7 @@
 //! The one device: an sm_90 part with an H200's numbers, and what can be asked of the driver without a context.
 
 use super::context::ready;
+use super::leaks;
 use super::state::{STATE, put};
 use crate::codes::{self, Answer, Code};
 use crate::types::*;
@@ -56,7 +57,7 @@ const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (16, SMS as c_int),
     (17, 0),       // no time limit on kernels
     (18, 0),       // not integrated
-    (19, 0),       // kernels cannot reach host memory: not emulated
+    (19, 1),       // kernels reach page-locked host memory
     (20, 0),       // compute mode: default
     (21, 131_072), // textures, 21 to 29
     (22, 131_072),
@@ -120,15 +121,15 @@ const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (80, 1),     // L1 caches local loads
     (81, SHARED_SM as c_int),
     (82, SM_REGISTERS as c_int),
-    (83, 0), // managed memory: not emulated
+    (83, 1), // managed memory
     (84, 0), // not a multi-GPU board
     (85, 0),
     (86, 0), // no atomics on host memory
     (87, 2), // FP32 rate over FP64 rate
     (88, 0), // pageable memory is out of kernels' reach
-    (89, 0), // managed memory: not emulated
+    (89, 1), // managed memory may be used while kernels run
     (90, 1), // preemption
-    (91, 0), // registered host memory: out of kernels' reach
+    (91, 0), // registered host memory has an address of its own for kernels
     (92, 0), // stream memory operations, 92 to 94: not emulated
     (93, 0),
     (94, 0),
@@ -152,26 +153,39 @@ const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (112, 0), // sparse arrays: not emulated
     (113, 0), // read-only registered memory: not emulated
     (114, 0), // timeline semaphores: not emulated
-    (115, 0), // memory pools: not emulated
+    (115, 1), // memory pools
     (116, 0), // RDMA, 116 to 118: not emulated
     (117, 0),
     (118, 0),
-    (119, 0), // memory pools: not emulated
+    (119, 0), // pools cannot be shared with other processes
     (120, 1), // cluster launch
     (121, 0), // deferred mapping of arrays: not emulated
     (122, 0), // stream memory operations: not emulated
     (123, 0),
-    (124, 0),  // RDMA: not emulated
-    (125, 0),  // IPC events: not emulated
-    (126, 0),  // memory-synchronisation domains: one
-    (127, 0),  // tensor maps: not emulated
-    (128, 0),  // fabric handles: not emulated
-    (129, 0),  // unified function pointers
-    (130, -1), // NUMA node of the device
-    (131, 0),
+    (124, 0), // RDMA: not emulated
+    (125, 0), // IPC events: not emulated
+    (126, 0), // memory-synchronisation domains: one
+    (127, 1), // tensor maps
+    (128, 0), // fabric handles: not emulated
+    (129, 0), // unified function pointers
+    (130, 0), // the device's memory is no NUMA node
+    (131, -1),
     (132, 0),  // multicast: not emulated
     (133, 0),  // MPS
     (134, -1), // NUMA node of the host
+    (135, 0),  // graphics
+    (136, 0),  // decompression, 136 and 137: not emulated
+    (137, 0),
+    (138, 0), // graphics
+    (139, 0), // on no PCI bus
+    (140, 0),
+    (141, 0), // memory of host nodes, 141 to 146: not emulated
+    (142, 0),
+    (143, 0),
+    (144, 0),
+    (145, 0),
+    (146, 0),
+    (147, 0),
 ];
 
 /// The default of every limit of a context that this device has (`CUlimit`).
@@ -202,6 +216,18 @@ pub(super) fn limit(limit: c_uint) -> Answer<usize> {
     look_up(LIMITS, limit).ok_or(Code::UNSUPPORTED_LIMIT)
 }
 
+/// Refuses sizes that cannot be: the one limit with a fixed range is how much L2 fetches at once.
+pub(super) fn check_limit(limit: c_uint, value: usize) -> Answer {
+    const FETCH_GRANULARITY: c_uint = 5;
+    const PERSISTING: c_uint = 6;
+    let fits = match limit {
+        FETCH_GRANULARITY => value <= 128,
+        PERSISTING => look_up(ATTRIBUTES, 108).is_some_and(|most| value <= most as usize),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
 /// Refuses what is no `CUfunc_cache`.
 pub(super) fn check_cache_config(config: c_uint) -> Answer<c_uint> {
     if config <= 3 {
@@ -224,6 +250,7 @@ pub(crate) unsafe fn init(flags: c_uint) -> Answer {
     if flags != 0 {
         return Err(Code::INVALID_VALUE);
     }
+    leaks::list_at_exit();
     STATE.initialised.store(true, Ordering::Release);
     Ok(())
 }
@@ -298,10 +325,15 @@ pub(crate) unsafe fn total_memory(bytes: *mut usize, device: CUdevice) -> Answer
     unsafe { put(bytes, usize::try_from(TOTAL_MEMORY).unwrap_or(usize::MAX)) }
 }
 
+/// The answer to an attribute.
+pub(super) fn number(attribute: c_uint) -> Answer<c_int> {
+    look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)
+}
+
 pub(crate) unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> Answer {
     ready()?;
     check(device)?;
-    let answer = look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)?;
+    let answer = number(attribute)?;
     // SAFETY: the caller promises that `value` is valid for a write.
     unsafe { put(value, answer) }
 }
@@ -321,7 +353,7 @@ mod tests {
     #[test]
     fn every_attribute_has_one_answer() {
         let numbers: Vec<c_uint> = ATTRIBUTES.iter().map(|&(number, _)| number).collect();
-        assert_eq!(numbers, (1..=134).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=147).collect::<Vec<_>>());
     }
 
     #[test]

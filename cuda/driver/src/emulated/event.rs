@@ -3,12 +3,13 @@
 use super::capture;
 use super::context::{Context, current, ready};
 use super::graph::Edge;
+use super::queue::{self, Ticket, When};
 use super::state::{STATE, lock, pointer, put};
 use super::stream;
 use super::task::Task;
 use crate::codes::{Answer, Code};
 use crate::types::*;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 const DISABLE_TIMING: c_uint = 2;
@@ -31,6 +32,11 @@ pub(super) enum Recorded {
     #[default]
     Nothing,
     At(Instant),
+    /// The end of work that was left for later, and when that came.
+    Later {
+        ticket: Ticket,
+        time: Arc<OnceLock<Instant>>,
+    },
     /// The end of a stream in a capture, by the nodes that what follows it depends on.
     Captured {
         sequence: u64,
@@ -46,6 +52,14 @@ impl Event {
 
     pub(super) fn stand_for(&self, recorded: Recorded) {
         *lock(&self.recorded) = recorded;
+    }
+
+    /// What it stands for, where that is not done yet.
+    pub(super) fn unfinished(&self) -> Option<Ticket> {
+        match &*lock(&self.recorded) {
+            Recorded::Later { ticket, .. } if !ticket.is_done() => Some(ticket.clone()),
+            _ => None,
+        }
     }
 
     pub(super) fn recorded(&self) -> Recorded {
@@ -110,9 +124,19 @@ pub(crate) unsafe fn record_with_flags(event: CUevent, stream: CUstream, flags: 
     if flags == EXTERNAL {
         return Err(Code::INVALID_VALUE);
     }
-    let mut work = lock(&context.work);
-    work.interrupt(&stream);
-    event.happen();
+    let time = Arc::new(OnceLock::new());
+    let stop = time.clone();
+    let ticket = queue::in_order(&context, &stream, Vec::new(), When::Now, move |context, stream| {
+        lock(&context.work).interrupt(stream);
+        // The one call that sets it.
+        let _ = stop.set(Instant::now());
+        Ok(())
+    })?;
+    match (ticket, time.get()) {
+        (Some(ticket), _) => event.stand_for(Recorded::Later { ticket, time }),
+        (None, Some(&time)) => event.stand_for(Recorded::At(time)),
+        (None, None) => return Err(Code::UNKNOWN),
+    }
     Ok(())
 }
 
@@ -127,13 +151,20 @@ fn find_real(handle: CUevent) -> Answer<Arc<Event>> {
 }
 
 pub(crate) unsafe fn query(event: CUevent) -> Answer {
-    find_real(event)?;
-    capture::forbid_unsafe()
+    let event = find_real(event)?;
+    capture::forbid_unsafe()?;
+    event.unfinished().map_or(Ok(()), |_| Err(Code::NOT_READY))
 }
 
 pub(crate) unsafe fn synchronize(event: CUevent) -> Answer {
-    find_real(event)?;
-    capture::forbid_unsafe()
+    let found = find_real(event)?;
+    capture::forbid_unsafe()?;
+    if let Some(ticket) = found.unfinished() {
+        ticket.wait();
+        // What the event waited for may have gone wrong.
+        find(event)?;
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn elapsed(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Answer {
@@ -144,6 +175,8 @@ pub(crate) unsafe fn elapsed(milliseconds: *mut f32, start: CUevent, end: CUeven
         }
         match event.recorded() {
             Recorded::At(time) => Ok(time),
+            Recorded::Later { ticket, .. } if !ticket.is_done() => Err(Code::NOT_READY),
+            Recorded::Later { time, .. } => time.get().copied().ok_or(Code::NOT_READY),
             _ => Err(Code::INVALID_HANDLE),
         }
     };

@@ -2,11 +2,13 @@
 
 use super::context::current;
 use super::device;
+use super::library;
 use super::module::Module;
-use super::state::{STATE, lock, pointer, put};
+use super::state::{STATE, lock, pointer, put, put_if_wanted};
 use crate::codes::{Answer, Code};
 use crate::types::{function_attribute as attribute, *};
 use ptx_emulator::EntryInfo;
+use std::ffi::CString;
 use std::sync::{Arc, Mutex};
 
 /// sm_90, as `PTX_VERSION` and `BINARY_VERSION` have it.
@@ -18,6 +20,8 @@ pub(super) struct Function {
     pub(super) context: usize,
     pub(super) module: Arc<Module>,
     pub(super) info: EntryInfo,
+    /// Its name, for callers who get a pointer.
+    name: CString,
     pub(super) settings: Mutex<Settings>,
 }
 
@@ -48,6 +52,8 @@ impl Function {
             handle,
             context: module.context,
             module,
+            // A name in PTX has no zero byte.
+            name: CString::new(info.name.as_str()).unwrap_or_default(),
             info,
             settings: Mutex::new(settings),
         }
@@ -71,7 +77,11 @@ impl Function {
 /// A kernel of the current context.
 pub(super) fn find(function: CUfunction) -> Answer<Arc<Function>> {
     let context = current()?;
-    let function = STATE.find::<Function>(function.addr())?;
+    let function = match STATE.find::<Function>(function.addr()) {
+        Ok(function) => function,
+        // A kernel of a library stands for its function in the current context.
+        Err(_) => library::function_of(function.addr(), &context)?,
+    };
     if function.context == context.context {
         Ok(function)
     } else {
@@ -157,4 +167,39 @@ pub(crate) unsafe fn module(module: *mut CUmodule, function: CUfunction) -> Answ
     let function = find(function)?;
     // SAFETY: the caller promises that `module` is valid for a write.
     unsafe { put(module, pointer(function.module.handle)) }
+}
+
+/// The name is good as long as the module.
+pub(crate) unsafe fn name(name: *mut *const c_char, function: CUfunction) -> Answer {
+    let function = find(function)?;
+    // SAFETY: the caller promises that `name` is valid for a write.
+    unsafe { put(name, function.name.as_ptr()) }
+}
+
+pub(crate) unsafe fn param_count(function: CUfunction, count: *mut usize) -> Answer {
+    let function = find(function)?;
+    // SAFETY: the caller promises that `count` is valid for a write.
+    unsafe { put(count, function.info.params.len()) }
+}
+
+pub(crate) unsafe fn param_info(function: CUfunction, at: usize, offset: *mut usize, size: *mut usize) -> Answer {
+    let function = find(function)?;
+    let parameter = function.info.params.get(at).ok_or(Code::INVALID_VALUE)?;
+    // SAFETY: the caller promises that `offset` is valid for a write and `size` null or valid.
+    unsafe {
+        put(offset, parameter.offset as usize)?;
+        put_if_wanted(size, parameter.size as usize);
+    }
+    Ok(())
+}
+
+/// `CU_FUNCTION_LOADING_STATE_LOADED`: a kernel is there once its module is.
+pub(crate) unsafe fn is_loaded(state: *mut c_uint, function: CUfunction) -> Answer {
+    find(function)?;
+    // SAFETY: the caller promises that `state` is valid for a write.
+    unsafe { put(state, 1) }
+}
+
+pub(crate) unsafe fn load(function: CUfunction) -> Answer {
+    find(function).map(|_| ())
 }

@@ -3,6 +3,7 @@
 use super::capture;
 use super::function;
 use super::kernel::{Kernel, Shape};
+use super::queue::{self, When};
 use super::state::lock;
 use super::stream;
 use super::task::Task;
@@ -113,13 +114,17 @@ unsafe fn submit(
     if let Some(mut recording) = capture::of(&stream)? {
         return recording.add(&context, Task::Kernel(Arc::new(kernel)), request.overlaps);
     }
-    let mut work = lock(&context.work);
-    let overlaps = request.overlaps.then(|| work.last_launch(&stream)).flatten();
-    work.interrupt(&stream);
-    if let Some(id) = kernel.run(&context, &mut work, overlaps)? {
-        work.note_launch(&stream, id);
-    }
-    Ok(())
+    let may_overlap = request.overlaps;
+    queue::in_order(&context, &stream, Vec::new(), When::Now, move |context, stream| {
+        let mut work = lock(&context.work);
+        let overlaps = may_overlap.then(|| work.last_launch(stream)).flatten();
+        work.interrupt(stream);
+        if let Some(id) = kernel.run(context, &mut work, overlaps)? {
+            work.note_launch(stream, id);
+        }
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -158,4 +163,41 @@ pub(crate) unsafe fn kernel_ex(
 ) -> Answer {
     // SAFETY: the caller keeps the same promises.
     unsafe { submit(&Request::read(config)?, function, parameters, extra) }
+}
+
+/// A grid whose blocks wait for each other needs them all at once, which blocks here are not: one that is a single block or cluster is.
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn cooperative(
+    function: CUfunction,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared: c_uint,
+    stream: CUstream,
+    parameters: *mut *mut c_void,
+) -> Answer {
+    function::find(function)?;
+    if [grid_x, grid_y, grid_z] != [1; 3] {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    let extra = std::ptr::null_mut();
+    // SAFETY: the caller keeps the same promises.
+    unsafe {
+        kernel(
+            function,
+            1,
+            1,
+            1,
+            block_x,
+            block_y,
+            block_z,
+            dynamic_shared,
+            stream,
+            parameters,
+            extra,
+        )
+    }
 }

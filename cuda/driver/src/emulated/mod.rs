@@ -4,6 +4,8 @@
 //! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
 //! NVIDIA's driver is in use.
 
+pub(crate) mod about;
+pub(crate) mod boxes;
 pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
@@ -12,11 +14,20 @@ pub(crate) mod event;
 pub(crate) mod function;
 pub(crate) mod graph;
 pub(crate) mod host;
+mod jit;
 mod kernel;
 pub(crate) mod launch;
+mod leaks;
+pub(crate) mod library;
+pub(crate) mod link;
+mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod occupancy;
+pub(crate) mod peer;
+pub(crate) mod pointer;
+pub(crate) mod pool;
+mod queue;
 mod state;
 pub(crate) mod stream;
 mod task;
@@ -26,6 +37,7 @@ pub use ptx_emulator::{Counters, Traffic};
 
 use crate::codes::{Answer, Code};
 use state::lock;
+use std::collections::BTreeMap;
 
 /// The answer of every function that is not emulated.
 pub(crate) fn unsupported() -> Answer {
@@ -37,6 +49,11 @@ pub(crate) fn unsupported() -> Answer {
 /// that context answers with an error code; this is the story behind it.
 pub fn last_fault() -> Option<String> {
     context::current_even_if_faulted().ok()?.story()
+}
+
+/// How many things of each kind the process has not freed: contexts, modules, streams, events, graphs and their nodes, memory, ….
+pub fn live() -> BTreeMap<&'static str, usize> {
+    leaks::counts()
 }
 
 /// What the current context's launches were counted to have done since the last [`take_counters`], added up.

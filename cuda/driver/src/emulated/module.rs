@@ -1,8 +1,10 @@
 //! Modules: PTX text, handed to the emulator.
 
 use super::capture;
-use super::context::current;
+use super::context::{current, ready};
 use super::function::Function;
+use super::jit;
+use super::queue;
 use super::state::{Object, STATE, lock, pointer, put, put_if_wanted};
 use crate::codes::{Answer, Code};
 use crate::types::*;
@@ -33,9 +35,9 @@ const BINARIES: [[u8; 4]; 3] = [
 ];
 
 /// Why an image was refused: the code, and the words for the JIT's error log.
-struct Refusal {
-    code: Code,
-    words: String,
+pub(super) struct Refusal {
+    pub(super) code: Code,
+    pub(super) words: String,
 }
 
 impl From<Code> for Refusal {
@@ -65,7 +67,7 @@ unsafe fn starts_with(image: *const u8, start: &[u8]) -> bool {
 /// # Safety
 ///
 /// `image` must be null, a binary image or PTX text that ends in a zero byte.
-unsafe fn text<'a>(image: *const c_void) -> Result<&'a str, Refusal> {
+pub(super) unsafe fn text<'a>(image: *const c_void) -> Result<&'a str, Refusal> {
     if image.is_null() {
         return Err(Code::INVALID_VALUE.into());
     }
@@ -95,28 +97,68 @@ unsafe fn load(module: *mut CUmodule, ptx: Result<&str, Refusal>) -> Result<(), 
     if module.is_null() {
         return Err(Code::INVALID_VALUE.into());
     }
-    let code = ptx_emulator::Module::parse(ptx?).map_err(|error| Refusal {
-        code: Code::INVALID_PTX,
-        words: error.to_string(),
-    })?;
-    let handle = STATE.fresh();
+    let loaded = Module::new(context.context, parse(ptx?)?);
     // SAFETY: the caller keeps the promise.
-    unsafe { put(module, pointer(handle)) }?;
-    let functions = Mutex::default();
-    STATE.insert(
-        handle,
-        Arc::new(Module {
-            handle,
-            context: context.context,
-            code,
-            functions,
-        }),
-    );
+    unsafe { put(module, pointer(loaded.handle)) }?;
     Ok(())
 }
 
-pub(crate) unsafe fn load_file(module: *mut CUmodule, file: *const c_char) -> Answer {
-    current()?;
+/// Reads PTX text.
+pub(super) fn parse(ptx: &str) -> Result<ptx_emulator::Module, Refusal> {
+    ptx_emulator::Module::parse(ptx).map_err(|error| Refusal {
+        code: Code::INVALID_PTX,
+        words: error.to_string(),
+    })
+}
+
+impl Module {
+    /// A module of a context, known by its handle.
+    pub(super) fn new(context: usize, code: ptx_emulator::Module) -> Arc<Module> {
+        let module = Arc::new(Module {
+            handle: STATE.fresh(),
+            context,
+            code,
+            functions: Mutex::default(),
+        });
+        STATE.insert(module.handle, module.clone());
+        module
+    }
+
+    /// The handle of one of its kernels.
+    pub(super) fn kernel(self: &Arc<Self>, name: &str) -> Answer<usize> {
+        let info = self.code.entry(name).ok_or(Code::NOT_FOUND)?.clone();
+        let mut functions = lock(&self.functions);
+        let handle = *functions.entry(name.to_owned()).or_insert_with(|| {
+            let handle = STATE.fresh();
+            STATE.insert(handle, Arc::new(Function::new(handle, self.clone(), info)));
+            handle
+        });
+        Ok(handle)
+    }
+
+    /// Where one of its variables is, and its size.
+    pub(super) fn variable(&self, name: &str) -> Answer<(u64, u64)> {
+        if !self.code.globals().any(|global| global.name == name) {
+            return Err(Code::NOT_FOUND);
+        }
+        self.code.global_address(&STATE.memory, name).ok_or(Code::OUT_OF_MEMORY)
+    }
+
+    /// Takes it out of use, with its kernels.
+    pub(super) fn unload(&self) -> Answer {
+        STATE.remove::<Module>(self.handle)?;
+        STATE
+            .remove_all(|object| matches!(object, Object::Function(function) if function.module.handle == self.handle));
+        Ok(())
+    }
+}
+
+/// The bytes of a file, and a zero byte.
+///
+/// # Safety
+///
+/// `file` must be null or a C string.
+pub(super) unsafe fn read(file: *const c_char) -> Answer<Vec<u8>> {
     if file.is_null() {
         return Err(Code::INVALID_VALUE);
     }
@@ -126,6 +168,13 @@ pub(crate) unsafe fn load_file(module: *mut CUmodule, file: *const c_char) -> An
         .map_err(|_| Code::FILE_NOT_FOUND)?;
     let mut image = std::fs::read(file).map_err(|_| Code::FILE_NOT_FOUND)?;
     image.push(0);
+    Ok(image)
+}
+
+pub(crate) unsafe fn load_file(module: *mut CUmodule, file: *const c_char) -> Answer {
+    current()?;
+    // SAFETY: the caller promises a C string.
+    let image = unsafe { read(file) }?;
     // SAFETY: the image ends in a zero byte; the caller promises that `module` is valid for a write.
     unsafe { load_data(module, image.as_ptr().cast()) }
 }
@@ -143,63 +192,6 @@ pub(crate) unsafe fn load_fat_binary(module: *mut CUmodule, image: *const c_void
     Err(Code::NO_BINARY_FOR_GPU)
 }
 
-/// A buffer of the caller's for the JIT's words.
-struct Log {
-    buffer: *mut c_char,
-    /// Where the caller put the buffer's size and expects the number of bytes written.
-    size: *mut *mut c_void,
-}
-
-impl Log {
-    /// Finds the options of a log; none where the caller gave no buffer or no size.
-    ///
-    /// # Safety
-    ///
-    /// `options` and `values` must hold `count` options and their values, and a buffer's size must be its size.
-    unsafe fn find(
-        count: usize,
-        options: *const c_uint,
-        values: *mut *mut c_void,
-        [buffer, size]: [c_uint; 2],
-    ) -> Option<Log> {
-        let (mut found_buffer, mut found_size) = (std::ptr::null_mut(), None);
-        for at in 0..count {
-            // SAFETY: `at` is below `count`, and both arrays have that many elements, the caller promises.
-            let (option, value) = unsafe { (*options.add(at), values.add(at)) };
-            if option == buffer {
-                // SAFETY: the value is an element of the caller's array.
-                found_buffer = unsafe { *value };
-            } else if option == size {
-                found_size = Some(value);
-            }
-        }
-        let log = Log {
-            buffer: found_buffer.cast(),
-            size: found_size?,
-        };
-        (!log.buffer.is_null()).then_some(log)
-    }
-
-    /// Writes words, cut to what the buffer holds, and how many bytes they take.
-    ///
-    /// # Safety
-    ///
-    /// The log must have been found by [`Log::find`] for arrays that are still there.
-    unsafe fn write(&self, words: &str) {
-        // SAFETY: the size is an element of the caller's array, and the buffer has that many bytes, the caller promises.
-        unsafe {
-            // The API passes this size as the low 32 bits of a pointer.
-            let room = (*self.size).addr() as u32 as usize;
-            let shown = words.len().min(room.saturating_sub(1));
-            if room > 0 {
-                std::ptr::copy_nonoverlapping(words.as_ptr().cast(), self.buffer, shown);
-                self.buffer.add(shown).write(0);
-            }
-            *self.size = pointer(shown);
-        }
-    }
-}
-
 pub(crate) unsafe fn load_data_ex(
     module: *mut CUmodule,
     image: *const c_void,
@@ -207,28 +199,8 @@ pub(crate) unsafe fn load_data_ex(
     options: *mut c_uint,
     values: *mut *mut c_void,
 ) -> Answer {
-    if count > 0 && (options.is_null() || values.is_null()) {
-        return Err(Code::INVALID_VALUE);
-    }
-    let [info, error] = [
-        [jit_option::INFO_LOG_BUFFER, jit_option::INFO_LOG_BUFFER_SIZE_BYTES],
-        [jit_option::ERROR_LOG_BUFFER, jit_option::ERROR_LOG_BUFFER_SIZE_BYTES],
-    ]
-    // SAFETY: the caller promises `count` options and values, and buffers as large as their sizes say.
-    .map(|wanted| unsafe { Log::find(count as usize, options, values, wanted) });
     // SAFETY: the caller keeps the same promises.
-    let loaded = unsafe { load(module, text(image)) };
-    let words = loaded.as_ref().err().map_or("", |refusal| refusal.words.as_str());
-    // SAFETY: the logs were found in the caller's arrays just now.
-    unsafe {
-        if let Some(log) = info {
-            log.write("");
-        }
-        if let Some(log) = error {
-            log.write(words);
-        }
-    }
-    loaded.map_err(|refusal| refusal.code)
+    unsafe { jit::compile(count, options, values, || load(module, text(image))) }
 }
 
 /// A module of the current context.
@@ -245,9 +217,8 @@ fn find(module: CUmodule) -> Answer<Arc<Module>> {
 pub(crate) unsafe fn unload(module: CUmodule) -> Answer {
     let module = find(module)?;
     capture::forbid_unsafe()?;
-    STATE.remove::<Module>(module.handle)?;
-    STATE.remove_all(|object| matches!(object, Object::Function(function) if function.module.handle == module.handle));
-    Ok(())
+    queue::finish(&*current()?);
+    module.unload()
 }
 
 /// A name that a caller gives.
@@ -255,7 +226,7 @@ pub(crate) unsafe fn unload(module: CUmodule) -> Answer {
 /// # Safety
 ///
 /// `name` must be null or a C string.
-unsafe fn named<'a>(name: *const c_char) -> Answer<&'a str> {
+pub(super) unsafe fn named<'a>(name: *const c_char) -> Answer<&'a str> {
     if name.is_null() {
         return Err(Code::INVALID_VALUE);
     }
@@ -267,16 +238,10 @@ pub(crate) unsafe fn get_function(function: *mut CUfunction, module: CUmodule, n
     let module = find(module)?;
     // SAFETY: the caller promises a C string.
     let name = unsafe { named(name) }?;
-    let info = module.code.entry(name).ok_or(Code::NOT_FOUND)?.clone();
     if function.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    let mut functions = lock(&module.functions);
-    let handle = *functions.entry(name.to_owned()).or_insert_with(|| {
-        let handle = STATE.fresh();
-        STATE.insert(handle, Arc::new(Function::new(handle, module.clone(), info)));
-        handle
-    });
+    let handle = module.kernel(name)?;
     // SAFETY: the caller promises that `function` is valid for a write.
     unsafe { put(function, pointer(handle)) }
 }
@@ -290,17 +255,37 @@ pub(crate) unsafe fn get_global(
     let module = find(module)?;
     // SAFETY: the caller promises a C string.
     let name = unsafe { named(name) }?;
-    if !module.code.globals().any(|global| global.name == name) {
-        return Err(Code::NOT_FOUND);
-    }
-    let (at, size) = module
-        .code
-        .global_address(&STATE.memory, name)
-        .ok_or(Code::OUT_OF_MEMORY)?;
+    let (at, size) = module.variable(name)?;
     // SAFETY: the caller promises that both are null or valid for a write.
     unsafe {
         put_if_wanted(address, at);
         put_if_wanted(bytes, size as usize);
     }
     Ok(())
+}
+
+pub(crate) unsafe fn function_count(count: *mut c_uint, module: CUmodule) -> Answer {
+    let module = find(module)?;
+    // SAFETY: the caller promises that `count` is valid for a write.
+    unsafe { put(count, module.code.entries().count() as c_uint) }
+}
+
+pub(crate) unsafe fn functions(functions: *mut CUfunction, count: c_uint, module: CUmodule) -> Answer {
+    let module = find(module)?;
+    if functions.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    for (at, entry) in module.code.entries().take(count as usize).enumerate() {
+        let handle = module.kernel(&entry.name)?;
+        // SAFETY: `at` is below `count`, the caller promises room for so many.
+        unsafe { put(functions.add(at), pointer(handle)) }?;
+    }
+    Ok(())
+}
+
+/// `CU_MODULE_EAGER_LOADING`: a module is all there once it is loaded.
+pub(crate) unsafe fn loading_mode(mode: *mut c_uint) -> Answer {
+    ready()?;
+    // SAFETY: the caller promises that `mode` is valid for a write.
+    unsafe { put(mode, 1) }
 }

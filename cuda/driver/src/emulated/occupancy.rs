@@ -100,6 +100,22 @@ pub(crate) unsafe fn potential_block_size(
     }
 }
 
+pub(crate) unsafe fn potential_block_size_with_flags(
+    min_grid: *mut c_int,
+    block_size: *mut c_int,
+    function: CUfunction,
+    dynamic_shared_of: CUoccupancyB2DSize,
+    dynamic_shared: usize,
+    limit: c_int,
+    flags: c_uint,
+) -> Answer {
+    if flags > 1 {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller keeps the same promises.
+    unsafe { potential_block_size(min_grid, block_size, function, dynamic_shared_of, dynamic_shared, limit) }
+}
+
 pub(crate) unsafe fn available_shared(
     bytes: *mut usize,
     function: CUfunction,

@@ -8,13 +8,19 @@ use super::device;
 use super::event::Event;
 use super::function::Function;
 use super::graph::exec::Exec;
+use super::graph::user::Counted;
 use super::graph::{Graph, Named};
+use super::host;
+use super::library::{Library, LibraryKernel};
+use super::link::Link;
+use super::memory::Allocated;
 use super::module::Module;
+use super::pool::Pool;
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
 use crate::types::c_void;
 use ptx_emulator::Memory;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +30,7 @@ pub(super) static STATE: LazyLock<State> = LazyLock::new(|| State {
     next: AtomicUsize::new(FIRST_HANDLE),
     objects: Mutex::default(),
     allocations: Mutex::default(),
+    rooms: Mutex::default(),
 });
 
 /// The first handle: a number that is no pointer of any program.
@@ -35,20 +42,10 @@ pub(super) struct State {
     pub(super) memory: Memory,
     next: AtomicUsize,
     objects: Mutex<HashMap<usize, Object>>,
-    /// Which context each allocation belongs to, by its first address.
-    pub(super) allocations: Mutex<HashMap<u64, usize>>,
-}
-
-#[derive(Clone)]
-pub(super) enum Object {
-    Context(Arc<Context>),
-    Module(Arc<Module>),
-    Function(Arc<Function>),
-    Stream(Arc<Stream>),
-    Event(Arc<Event>),
-    Graph(Arc<Graph>),
-    Named(Arc<Named>),
-    Exec(Arc<Exec>),
+    /// What has been allocated and not freed, by its first address.
+    pub(super) allocations: Mutex<HashMap<u64, Allocated>>,
+    /// What nodes of graphs may allocate, by its first address: its size.
+    pub(super) rooms: Mutex<BTreeMap<u64, u64>>,
 }
 
 /// A kind of object that handles name.
@@ -62,7 +59,12 @@ pub(super) trait Kind: Sized {
 }
 
 macro_rules! kinds {
-    ($($kind:ident $(wrong: $wrong:ident)?;)*) => {
+    ($($kind:ident $words:literal $(wrong: $wrong:ident)?;)*) => {
+        #[derive(Clone)]
+        pub(super) enum Object {
+            $($kind(Arc<$kind>),)*
+        }
+
         $(impl Kind for $kind {
             $(const WRONG: Code = Code::$wrong;)?
             fn wrap(object: Arc<Self>) -> Object {
@@ -80,6 +82,13 @@ macro_rules! kinds {
         })*
 
         impl Object {
+            /// What it is, in words.
+            pub(super) fn kind(&self) -> &'static str {
+                match self {
+                    $(Object::$kind(_) => $words,)*
+                }
+            }
+
             fn context(&self) -> usize {
                 match self {
                     $(Object::$kind(object) => object.context,)*
@@ -89,14 +98,19 @@ macro_rules! kinds {
     };
 }
 kinds! {
-    Context wrong: INVALID_CONTEXT;
-    Module;
-    Function;
-    Stream;
-    Event;
-    Graph wrong: INVALID_VALUE;
-    Named wrong: INVALID_VALUE;
-    Exec wrong: INVALID_VALUE;
+    Context "context" wrong: INVALID_CONTEXT;
+    Module "module";
+    Function "kernel";
+    Stream "stream";
+    Event "event";
+    Graph "graph" wrong: INVALID_VALUE;
+    Named "graph node" wrong: INVALID_VALUE;
+    Exec "executable graph" wrong: INVALID_VALUE;
+    Pool "memory pool" wrong: INVALID_VALUE;
+    Library "library";
+    LibraryKernel "kernel of a library";
+    Link "linker";
+    Counted "object of a graph's" wrong: INVALID_VALUE;
 }
 
 /// Locks, whatever a panicking holder may have left: every holder leaves its data whole between statements.
@@ -122,6 +136,16 @@ impl State {
             .ok_or(T::WRONG)
     }
 
+    /// Every object, by handle: in the order in which they were made.
+    pub(super) fn all(&self) -> Vec<(usize, Object)> {
+        let mut all: Vec<_> = lock(&self.objects)
+            .iter()
+            .map(|(&handle, object)| (handle, object.clone()))
+            .collect();
+        all.sort_unstable_by_key(|&(handle, _)| handle);
+        all
+    }
+
     pub(super) fn remove<T: Kind>(&self, handle: usize) -> Answer<Arc<T>> {
         let mut objects = lock(&self.objects);
         let object = objects.get(&handle).and_then(T::unwrap).cloned().ok_or(T::WRONG)?;
@@ -139,14 +163,13 @@ impl State {
     /// Forgets a context with all that belongs to it, its memory included.
     pub(super) fn remove_context(&self, context: usize) {
         self.remove_all(|object| object.context() == context);
-        let freed: Vec<u64> = lock(&self.allocations)
-            .extract_if(|_, owner| *owner == context)
-            .map(|(address, _)| address)
+        let freed: Vec<_> = lock(&self.allocations)
+            .extract_if(|_, allocated| allocated.context == context)
             .collect();
-        for address in freed {
-            // The table holds live allocations alone, so there is nothing to refuse.
-            let _ = self.memory.free(address);
+        for (address, allocated) in freed {
+            allocated.release(address);
         }
+        host::context_gone(context);
     }
 }
 

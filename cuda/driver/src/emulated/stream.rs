@@ -3,11 +3,14 @@
 use super::capture;
 use super::context::{self, Context, current, ready};
 use super::event::{self, Event};
+use super::queue::{self, Ticket, When};
 use super::state::{STATE, lock, pointer, put};
 use super::task::{HostCall, Task, submit};
 use crate::codes::{Answer, Code};
+use crate::table::NullStream;
 use crate::types::*;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 const NON_BLOCKING: c_uint = 1;
 
@@ -17,6 +20,7 @@ pub(super) struct Stream {
     pub(super) context: usize,
     flags: c_uint,
     priority: c_int,
+    attributes: Mutex<HashMap<c_uint, CUlaunchAttributeValue>>,
 }
 
 impl Stream {
@@ -32,6 +36,7 @@ impl Stream {
                 context,
                 flags: 0,
                 priority: 0,
+                attributes: Mutex::default(),
             })
         })
     }
@@ -51,6 +56,7 @@ pub(super) fn anywhere(handle: CUstream) -> Answer<(Arc<Context>, Arc<Stream>)> 
     ready()?;
     let default = |which: usize| current().map(|context| (context.clone(), context.default_streams[which].clone()));
     match handle.addr() {
+        0 if NullStream::meant() == NullStream::PerThread => default(1),
         0 | Stream::DEFAULT => default(0),
         Stream::PER_THREAD => default(1),
         handle => {
@@ -96,6 +102,7 @@ pub(crate) unsafe fn create_with_priority(stream: *mut CUstream, flags: c_uint, 
             context: context.context,
             flags,
             priority,
+            attributes: Mutex::default(),
         }),
     );
     Ok(())
@@ -119,16 +126,103 @@ pub(crate) unsafe fn context(stream: CUstream, context: *mut CUcontext) -> Answe
     unsafe { put(context, pointer(owner.context)) }
 }
 
+pub(crate) unsafe fn context_v2(stream: CUstream, context: *mut CUcontext, green: *mut *mut c_void) -> Answer {
+    let (owner, _) = anywhere(stream)?;
+    // SAFETY: the caller promises that both are valid for a write.
+    unsafe {
+        put(context, pointer(owner.context))?;
+        put(green, std::ptr::null_mut())
+    }
+}
+
+pub(crate) unsafe fn device(stream: CUstream, device: *mut CUdevice) -> Answer {
+    anywhere(stream)?;
+    // SAFETY: the caller promises that `device` is valid for a write.
+    unsafe { put(device, super::device::ORDINAL) }
+}
+
+pub(crate) unsafe fn id(stream: CUstream, id: *mut u64) -> Answer {
+    let (context, stream) = anywhere(stream)?;
+    // A handle is given once; the default streams have theirs in every context.
+    let number = match stream.handle as u64 {
+        own @ ..=2 => context.id << 2 | own,
+        own => own,
+    };
+    // SAFETY: the caller promises that `id` is valid for a write.
+    unsafe { put(id, number) }
+}
+
+/// What `cuStreamSetAttribute` and its like take: advice on speed, which changes no result.
+fn check_attribute(which: c_uint) -> Answer {
+    match which {
+        launch_attribute::ACCESS_POLICY_WINDOW
+        | launch_attribute::SYNCHRONIZATION_POLICY
+        | launch_attribute::PRIORITY
+        | launch_attribute::MEM_SYNC_DOMAIN_MAP
+        | launch_attribute::MEM_SYNC_DOMAIN => Ok(()),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+pub(crate) unsafe fn get_attribute(stream: CUstream, which: c_uint, value: *mut CUlaunchAttributeValue) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    check_attribute(which)?;
+    let known = lock(&stream.attributes).get(&which).copied();
+    // SAFETY: the caller promises that `value` is valid for a write.
+    unsafe { put(value, known.unwrap_or(CUlaunchAttributeValue { words: [0; 16] })) }
+}
+
+pub(crate) unsafe fn set_attribute(stream: CUstream, which: c_uint, value: *const CUlaunchAttributeValue) -> Answer {
+    let (_, stream) = anywhere(stream)?;
+    check_attribute(which)?;
+    if value.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: not null, so valid for a read, the caller promises.
+    let value = unsafe { value.read_unaligned() };
+    lock(&stream.attributes).insert(which, value);
+    Ok(())
+}
+
+pub(crate) unsafe fn copy_attributes(to: CUstream, from: CUstream) -> Answer {
+    let ((_, to), (_, from)) = (anywhere(to)?, anywhere(from)?);
+    let attributes = lock(&from.attributes).clone();
+    *lock(&to.attributes) = attributes;
+    Ok(())
+}
+
 pub(crate) unsafe fn wait_event(stream: CUstream, event: CUevent, flags: c_uint) -> Answer {
     let (context, stream) = anywhere(stream)?;
     let event = STATE.find::<Event>(event.addr())?;
     if flags > event::EXTERNAL {
         return Err(Code::INVALID_VALUE);
     }
-    if !capture::wait(&context, &stream, event, flags == event::EXTERNAL)? {
-        lock(&context.work).interrupt(&stream);
+    if capture::wait(&context, &stream, event.clone(), flags == event::EXTERNAL)? {
+        return Ok(());
     }
-    Ok(())
+    let others = event.unfinished().into_iter().collect();
+    queue::in_order(&context, &stream, others, When::Now, |context, stream| {
+        lock(&context.work).interrupt(stream);
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// A callback and what it is called with.
+struct Callback {
+    callback: unsafe extern "C" fn(CUstream, CUresult, *mut c_void),
+    stream: CUstream,
+    user_data: *mut c_void,
+}
+
+// SAFETY: the caller who gave the callback and its data has promised that any thread may call the one with the other.
+unsafe impl Send for Callback {}
+
+impl Callback {
+    fn run(&self) {
+        // SAFETY: the caller has promised that the callback takes its data.
+        context::in_host_function(|| unsafe { (self.callback)(self.stream, 0, self.user_data) });
+    }
 }
 
 pub(crate) unsafe fn add_callback(
@@ -145,10 +239,17 @@ pub(crate) unsafe fn add_callback(
     if let Some(recording) = capture::of(&target)? {
         return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
     }
-    lock(&context.work).interrupt(&target);
-    // SAFETY: the caller promises that the callback takes its data.
-    context::in_host_function(|| unsafe { callback(stream, 0, user_data) });
-    Ok(())
+    let call = Callback {
+        callback,
+        stream,
+        user_data,
+    };
+    queue::in_order(&context, &target, Vec::new(), When::Later, move |context, stream| {
+        lock(&context.work).interrupt(stream);
+        call.run();
+        Ok(())
+    })
+    .map(|_| ())
 }
 
 pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user_data: *mut c_void) -> Answer {
@@ -156,20 +257,32 @@ pub(crate) unsafe fn launch_host_func(stream: CUstream, function: CUhostFn, user
         r#fn: function,
         userData: user_data,
     })?;
-    submit(here(stream)?, Task::Host(call))
+    submit(here(stream)?, Task::Host(call)).map(|_| ())
 }
 
-pub(crate) unsafe fn query(stream: CUstream) -> Answer {
-    // SAFETY: asks nothing of the caller.
-    unsafe { synchronize(stream) }
-}
-
-pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
+/// What a stream has still to do, where it may be asked.
+fn unfinished(stream: CUstream) -> Answer<(Arc<Context>, Arc<Stream>, Vec<Ticket>)> {
     let (context, stream) = anywhere(stream)?;
     if let Some(recording) = capture::of(&stream)? {
         return Err(recording.refuse(Code::STREAM_CAPTURE_UNSUPPORTED));
     }
     capture::forbid_unsafe()?;
+    let tickets = queue::before(&context, &stream);
+    Ok((context, stream, tickets))
+}
+
+pub(crate) unsafe fn query(stream: CUstream) -> Answer {
+    let (context, stream, tickets) = unfinished(stream)?;
+    if !tickets.iter().all(Ticket::is_done) {
+        return Err(Code::NOT_READY);
+    }
+    lock(&context.work).interrupt(&stream);
+    context.check()
+}
+
+pub(crate) unsafe fn synchronize(stream: CUstream) -> Answer {
+    let (context, stream, tickets) = unfinished(stream)?;
+    tickets.iter().for_each(Ticket::wait);
     lock(&context.work).interrupt(&stream);
     context.check()
 }

@@ -5,7 +5,10 @@ use super::context::{self, Context, Work};
 use super::copy::{Copy, Fill};
 use super::event::Event;
 use super::graph::Graph;
+use super::graph::memory::Room;
 use super::kernel::Kernel;
+use super::memory;
+use super::queue::{self, Ticket, When};
 use super::state::lock;
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -25,6 +28,8 @@ pub(super) enum Task {
     /// Work is done one piece at a time, so whatever an event stands for has happened.
     Wait(Arc<Event>),
     Record(Arc<Event>),
+    Alloc(Arc<Room>),
+    Free(u64),
 }
 
 /// A call of the host.
@@ -62,6 +67,8 @@ impl Task {
             Task::Empty => graph_node_type::EMPTY,
             Task::Wait(_) => graph_node_type::WAIT_EVENT,
             Task::Record(_) => graph_node_type::EVENT_RECORD,
+            Task::Alloc(_) => graph_node_type::MEM_ALLOC,
+            Task::Free(_) => graph_node_type::MEM_FREE,
         }
     }
 
@@ -81,6 +88,19 @@ impl Task {
                 event.happen();
                 Ok(())
             }
+            Task::Alloc(room) => {
+                if let Err(code) = room.fill(context) {
+                    context.fail(code, "a graph's memory is more than is left".into());
+                }
+                Ok(())
+            }
+            Task::Free(address) => {
+                if memory::release(*address).is_err() {
+                    let story = format!("a graph frees {address:#x}, which is not allocated");
+                    context.fail(Code::INVALID_VALUE, story);
+                }
+                Ok(())
+            }
             Task::Host(_) | Task::Child(_) | Task::Empty | Task::Wait(_) => Ok(()),
         };
         if let Err(error) = done {
@@ -90,22 +110,28 @@ impl Task {
     }
 }
 
-/// Does a piece of work in a stream's order, or notes it where the stream is being captured.
-pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer {
+/// Does a piece of work in a stream's order, or notes it where the stream is being captured. The ticket, where it is left for later.
+pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer<Option<Ticket>> {
     if let Some(mut recording) = capture::of(&stream)? {
-        return recording.add(&context, task, false);
+        return recording.add(&context, task, false).map(|()| None);
     }
-    let mut work = lock(&context.work);
-    work.interrupt(&stream);
-    let done = match task {
-        Task::Copy(copy) => copy.run(),
-        Task::Fill(fill) => fill.run(),
-        Task::Host(call) => {
-            drop(work);
-            call.run();
-            Ok(())
-        }
-        _ => Ok(()),
+    let when = match task {
+        Task::Host(_) => When::Later,
+        _ => When::Now,
     };
-    done.map_err(|_| Code::INVALID_VALUE)
+    queue::in_order(&context, &stream, Vec::new(), when, move |context, stream| {
+        let mut work = lock(&context.work);
+        work.interrupt(stream);
+        let done = match task {
+            Task::Copy(copy) => copy.run(),
+            Task::Fill(fill) => fill.run(),
+            Task::Host(call) => {
+                drop(work);
+                call.run();
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        done.map_err(|_| Code::INVALID_VALUE)
+    })
 }

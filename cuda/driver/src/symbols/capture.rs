@@ -4,11 +4,11 @@ use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Cust:
-    cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint) => capture::begin;
-    cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) => capture::end;
-    cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) => capture::is_capturing;
-    cuStreamGetCaptureInfo(stream: CUstream, status: *mut c_uint, id: *mut u64) => capture::info;
-    cuStreamGetCaptureInfo_v2(
+    cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: c_uint) => capture::begin;
+    cuStreamEndCapture / cuStreamEndCapture_ptsz(stream: CUstream, graph: *mut CUgraph) => capture::end;
+    cuStreamIsCapturing / cuStreamIsCapturing_ptsz(stream: CUstream, status: *mut c_uint) => capture::is_capturing;
+    cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz(stream: CUstream, status: *mut c_uint, id: *mut u64) => capture::info;
+    cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz(
         stream: CUstream,
         status: *mut c_uint,
         id: *mut u64,
@@ -16,7 +16,7 @@ driver_api! { Cust:
         dependencies: *mut *const CUgraphNode,
         count: *mut usize,
     ) => capture::info_v2;
-    cuStreamUpdateCaptureDependencies(
+    cuStreamUpdateCaptureDependencies / cuStreamUpdateCaptureDependencies_ptsz(
         stream: CUstream,
         dependencies: *mut CUgraphNode,
         count: usize,

@@ -163,8 +163,8 @@ driver_api! { Cust:
         error_node: *mut CUgraphNode,
         result: *mut c_uint,
     ) => graph::exec::update;
-    cuGraphUpload(exec: CUgraphExec, stream: CUstream) => graph::exec::upload;
-    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) => graph::exec::launch;
+    cuGraphUpload / cuGraphUpload_ptsz(exec: CUgraphExec, stream: CUstream) => graph::exec::upload;
+    cuGraphLaunch / cuGraphLaunch_ptsz(exec: CUgraphExec, stream: CUstream) => graph::exec::launch;
     cuGraphExecDestroy(exec: CUgraphExec) => graph::exec::destroy;
     cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph) => unsupported;
     cuGraphAddMemAllocNode(
@@ -172,13 +172,13 @@ driver_api! { Cust:
         graph: CUgraph,
         dependencies: *const CUgraphNode,
         count: usize,
-        parameters: *mut c_void,
-    ) => unsupported;
+        parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
+    ) => graph::memory::add_alloc;
     cuGraphAddMemFreeNode(
         node: *mut CUgraphNode,
         graph: CUgraph,
         dependencies: *const CUgraphNode,
         count: usize,
         address: CUdeviceptr,
-    ) => unsupported;
+    ) => graph::memory::add_free;
 }

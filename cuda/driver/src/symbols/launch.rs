@@ -4,7 +4,7 @@ use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Cust:
-    cuLaunchKernel(
+    cuLaunchKernel / cuLaunchKernel_ptsz(
         function: CUfunction,
         grid_x: c_uint,
         grid_y: c_uint,

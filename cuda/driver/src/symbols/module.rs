@@ -22,6 +22,24 @@ driver_api! { Cust:
         module: CUmodule,
         name: *const c_char,
     ) => module::get_global;
+    cuLinkCreate_v2(
+        count: c_uint,
+        options: *mut c_uint,
+        values: *mut *mut c_void,
+        state: *mut CUlinkState,
+    ) => link::create;
+    cuLinkAddData_v2(
+        state: CUlinkState,
+        kind: c_uint,
+        data: *mut c_void,
+        size: usize,
+        name: *const c_char,
+        count: c_uint,
+        options: *mut c_uint,
+        values: *mut *mut c_void,
+    ) => link::add_data;
+    cuLinkComplete(state: CUlinkState, cubin: *mut *mut c_void, size: *mut usize) => link::complete;
+    cuLinkDestroy(state: CUlinkState) => link::destroy;
     cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction) => function::get_attribute;
     cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int) => function::set_attribute;
     cuFuncSetCacheConfig(function: CUfunction, config: c_uint) => function::set_cache_config;

@@ -5,7 +5,7 @@ use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Ours:
-    cuLaunchKernelEx(
+    cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const CUlaunchConfig,
         function: CUfunction,
         parameters: *mut *mut c_void,

@@ -4,7 +4,7 @@ use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Ours:
-    cuStreamBeginCaptureToGraph(
+    cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz(
         stream: CUstream,
         graph: CUgraph,
         dependencies: *const CUgraphNode,
@@ -12,7 +12,7 @@ driver_api! { Ours:
         count: usize,
         mode: c_uint,
     ) => capture::begin_to_graph;
-    cuStreamGetCaptureInfo_v3(
+    cuStreamGetCaptureInfo_v3 / cuStreamGetCaptureInfo_v3_ptsz(
         stream: CUstream,
         status: *mut c_uint,
         id: *mut u64,
@@ -21,7 +21,7 @@ driver_api! { Ours:
         edges: *mut *const CUgraphEdgeData,
         count: *mut usize,
     ) => capture::info_v3;
-    cuStreamUpdateCaptureDependencies_v2(
+    cuStreamUpdateCaptureDependencies_v2 / cuStreamUpdateCaptureDependencies_v2_ptsz(
         stream: CUstream,
         dependencies: *mut CUgraphNode,
         edges: *const CUgraphEdgeData,
@@ -81,9 +81,30 @@ driver_api! { Ours:
         data: *const CUgraphEdgeData,
         count: usize,
     ) => graph::edge::remove_v2;
+    cuGraphMemAllocNodeGetParams(node: CUgraphNode, parameters: *mut CUDA_MEM_ALLOC_NODE_PARAMS) => graph::memory::get_alloc;
+    cuGraphMemFreeNodeGetParams(node: CUgraphNode, address: *mut CUdeviceptr) => graph::memory::get_free;
+    cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::get_attribute;
+    cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void) => graph::memory::set_attribute;
+    cuDeviceGraphMemTrim(device: CUdevice) => graph::memory::trim;
+    cuUserObjectCreate(
+        out: *mut CUuserObject,
+        object: *mut c_void,
+        destroy: CUhostFn,
+        count: c_uint,
+        flags: c_uint,
+    ) => graph::user::create;
+    cuUserObjectRetain(object: CUuserObject, count: c_uint) => graph::user::retain;
+    cuUserObjectRelease(object: CUuserObject, count: c_uint) => graph::user::release;
+    cuGraphRetainUserObject(
+        graph: CUgraph,
+        object: CUuserObject,
+        count: c_uint,
+        flags: c_uint,
+    ) => graph::user::graph_retain;
+    cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint) => graph::user::graph_release;
     cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: c_uint) => graph::exec::set_enabled;
     cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut c_uint) => graph::exec::get_enabled;
-    cuGraphInstantiateWithParams(
+    cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
         exec: *mut CUgraphExec,
         graph: CUgraph,
         parameters: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,

@@ -4,27 +4,40 @@
 use crate::codes::{Answer, Code};
 use crate::select::{Driver, driver};
 use crate::symbols::exports;
+use crate::symbols::since::since;
 use crate::table::{Callers, Export, Way, told, way};
 use crate::types::*;
-use std::ffi::CStr;
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::{LazyLock, OnceLock};
 
 /// `CUdriverProcAddressQueryResult`: found.
 const FOUND: c_uint = 0;
 /// `CUdriverProcAddressQueryResult`: no such function.
 const SYMBOL_NOT_FOUND: c_uint = 1;
+/// `CUdriverProcAddressQueryResult`: there is one, but not in the version asked for.
+const VERSION_NOT_SUFFICIENT: c_uint = 2;
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`, `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
 
 /// Functions whose arguments changed: since which version of CUDA a name has meant which symbol. A symbol that this crate does not
 /// define is NVIDIA's to give.
 const CHANGED: &[(&str, c_int, &str)] = &[
     ("cuCtxCreate", 0, "cuCtxCreate_v2"),
     ("cuCtxCreate", 11040, "cuCtxCreate_v3"),
+    ("cuCtxCreate", 12050, "cuCtxCreate_v4"),
+    ("cuCtxGetDevice", 0, "cuCtxGetDevice"),
+    ("cuCtxGetDevice", 13000, "cuCtxGetDevice_v2"),
+    ("cuCtxSynchronize", 0, "cuCtxSynchronize"),
+    ("cuCtxSynchronize", 13000, "cuCtxSynchronize_v2"),
     ("cuGetProcAddress", 0, "cuGetProcAddress"),
     ("cuGetProcAddress", 12000, "cuGetProcAddress_v2"),
     ("cuGraphAddDependencies", 0, "cuGraphAddDependencies"),
     ("cuGraphAddDependencies", 12030, "cuGraphAddDependencies_v2"),
     ("cuGraphAddKernelNode", 0, "cuGraphAddKernelNode"),
     ("cuGraphAddKernelNode", 12000, "cuGraphAddKernelNode_v2"),
+    ("cuGraphAddNode", 12020, "cuGraphAddNode"),
     ("cuGraphAddNode", 12030, "cuGraphAddNode_v2"),
     ("cuGraphExecKernelNodeSetParams", 0, "cuGraphExecKernelNodeSetParams"),
     (
@@ -36,6 +49,7 @@ const CHANGED: &[(&str, c_int, &str)] = &[
     ("cuGraphExecUpdate", 12000, "cuGraphExecUpdate_v2"),
     ("cuGraphGetEdges", 0, "cuGraphGetEdges"),
     ("cuGraphGetEdges", 12030, "cuGraphGetEdges_v2"),
+    ("cuGraphInstantiate", 0, "cuGraphInstantiate_v2"),
     ("cuGraphInstantiate", 12000, "cuGraphInstantiateWithFlags"),
     ("cuGraphKernelNodeGetParams", 0, "cuGraphKernelNodeGetParams"),
     ("cuGraphKernelNodeGetParams", 12000, "cuGraphKernelNodeGetParams_v2"),
@@ -47,8 +61,16 @@ const CHANGED: &[(&str, c_int, &str)] = &[
     ("cuGraphNodeGetDependentNodes", 12030, "cuGraphNodeGetDependentNodes_v2"),
     ("cuGraphRemoveDependencies", 0, "cuGraphRemoveDependencies"),
     ("cuGraphRemoveDependencies", 12030, "cuGraphRemoveDependencies_v2"),
+    ("cuMemAdvise", 0, "cuMemAdvise"),
     ("cuMemAdvise", 12020, "cuMemAdvise_v2"),
+    ("cuMemcpy3DBatchAsync", 12080, "cuMemcpy3DBatchAsync"),
+    ("cuMemcpy3DBatchAsync", 13000, "cuMemcpy3DBatchAsync_v2"),
+    ("cuMemcpyBatchAsync", 12080, "cuMemcpyBatchAsync"),
+    ("cuMemcpyBatchAsync", 13000, "cuMemcpyBatchAsync_v2"),
+    ("cuMemPrefetchAsync", 0, "cuMemPrefetchAsync"),
     ("cuMemPrefetchAsync", 12020, "cuMemPrefetchAsync_v2"),
+    ("cuStreamGetCtx", 0, "cuStreamGetCtx"),
+    ("cuStreamGetCtx", 12050, "cuStreamGetCtx_v2"),
     ("cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"),
     ("cuStreamGetCaptureInfo", 11030, "cuStreamGetCaptureInfo_v2"),
     ("cuStreamGetCaptureInfo", 12030, "cuStreamGetCaptureInfo_v3"),
@@ -64,33 +86,76 @@ const CHANGED: &[(&str, c_int, &str)] = &[
     ),
 ];
 
+/// This crate's own symbol of a name.
+fn export(name: &str) -> Option<&'static Export> {
+    static BY_NAME: LazyLock<HashMap<&'static str, &'static Export>> =
+        LazyLock::new(|| exports().map(|export| (export.name, export)).collect());
+    BY_NAME.get(name).copied()
+}
+
+/// The variant of a symbol for callers whose null stream is the thread's own, where it has one.
+fn per_thread(symbol: &'static Export) -> &'static Export {
+    let variant = |end| export(&format!("{}{end}", symbol.name));
+    variant("_ptsz").or_else(|| variant("_ptds")).unwrap_or(symbol)
+}
+
+/// What is found under a name.
+enum Found {
+    Symbol(&'static Export),
+    /// The name means something in later versions of CUDA alone.
+    Later,
+    Nothing,
+}
+
 /// This crate's own symbol for what a version of CUDA calls by a name.
-fn own(name: &str, version: c_int) -> Option<*mut c_void> {
-    let find = |name: &str| exports().find(|export| export.name == name);
-    let changed = CHANGED
-        .iter()
-        .rfind(|&&(changed, since, _)| changed == name && since <= version);
-    let export = match changed {
-        Some((_, _, symbol)) => find(symbol),
-        // Of symbols that differ in nothing but the width of sizes, the newest is meant.
-        None => find(&format!("{name}_v2")).or_else(|| find(name)),
-    };
-    export.map(|export| export.address.cast_mut().cast())
+fn own(name: &str, version: c_int) -> Found {
+    let mut changed = CHANGED.iter().filter(|(changed, _, _)| *changed == name).peekable();
+    if changed.peek().is_some() {
+        let known: Vec<_> = changed
+            .filter_map(|&(_, since, symbol)| Some((since, export(symbol)?)))
+            .collect();
+        let last = known.iter().rfind(|(since, _)| *since <= version);
+        return match last {
+            Some((_, symbol)) => Found::Symbol(symbol),
+            None if known.is_empty() => Found::Nothing,
+            None => Found::Later,
+        };
+    }
+    // Of symbols that differ in nothing but the width of sizes, the newest is meant.
+    match export(&format!("{name}_v2")).or_else(|| export(name)) {
+        Some(symbol) if since(symbol.name) <= version => Found::Symbol(symbol),
+        Some(_) => Found::Later,
+        None => Found::Nothing,
+    }
 }
 
 /// # Safety
 ///
 /// `symbol` must be null or a C string, `function` null or valid for a write.
-unsafe fn find(symbol: *const c_char, function: *mut *mut c_void, version: c_int) -> Answer<bool> {
-    if symbol.is_null() || function.is_null() {
+unsafe fn find(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64) -> Answer<Found> {
+    if symbol.is_null() || function.is_null() || !matches!(flags, 0 | LEGACY | PER_THREAD) {
         return Err(Code::INVALID_VALUE);
     }
     // SAFETY: not null, so a C string, the caller promises.
     let name = unsafe { CStr::from_ptr(symbol) };
-    let address = name.to_str().ok().and_then(|name| own(name, version));
+    let mut found = name.to_str().map_or(Found::Nothing, |name| own(name, version));
+    if let (Found::Symbol(symbol), PER_THREAD) = (&found, flags) {
+        found = Found::Symbol(per_thread(symbol));
+    }
+    if let (Found::Symbol(symbol), Ok(Driver::Cuda(real))) = (&found, driver()) {
+        // What NVIDIA's driver lacks, it cannot serve.
+        let there = CString::new(symbol.name).is_ok_and(|name| real.symbol(&name).is_some());
+        if !there {
+            found = Found::Nothing;
+        }
+    }
+    let address = match found {
+        Found::Symbol(symbol) => symbol.address.cast_mut().cast(),
+        _ => std::ptr::null_mut(),
+    };
     // SAFETY: not null, so valid for a write, the caller promises.
-    unsafe { *function = address.unwrap_or(std::ptr::null_mut()) };
-    Ok(address.is_some())
+    unsafe { *function = address };
+    Ok(found)
 }
 
 /// `cuGetProcAddress_v2` of the CUDA driver API: this crate's own symbol where it has one, else that of the driver in use.
@@ -110,11 +175,11 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     type Real = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_uint) -> CUresult;
     static SLOT: OnceLock<Option<usize>> = OnceLock::new();
     // SAFETY: the caller keeps these promises.
-    let found = match unsafe { find(symbol, function, version) } {
+    let found = match unsafe { find(symbol, function, version, flags) } {
         Ok(found) => found,
         Err(code) => return told(Callers::Ours, code.0),
     };
-    if !found
+    if !matches!(found, Found::Symbol(_))
         && let Ok(Driver::Cuda(_)) = driver()
         && let Way::Cuda(real) = way(c"cuGetProcAddress_v2", &SLOT)
     {
@@ -125,8 +190,15 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     }
     if !status.is_null() {
         // SAFETY: not null, so valid for a write, the caller promises.
-        unsafe { *status = if found { FOUND } else { SYMBOL_NOT_FOUND } };
+        unsafe {
+            *status = match found {
+                Found::Symbol(_) => FOUND,
+                Found::Nothing => SYMBOL_NOT_FOUND,
+                Found::Later => VERSION_NOT_SUFFICIENT,
+            }
+        };
     }
+    let found = matches!(found, Found::Symbol(_));
     told(Callers::Ours, if found { 0 } else { Code::NOT_FOUND.0 })
 }
 

@@ -1,16 +1,12 @@
-//! Arrays, textures, surfaces, linking, managed and external memory: functions that `cust` references, so that a program with
+//! Arrays, textures, surfaces and external memory: functions that `cust` references, so that a program with
 //! `cust` in it links, and that the emulated driver does not have.
 
 use crate::table::driver_api;
 use crate::types::*;
 
 driver_api! { Cust:
-    cuMemAllocManaged(address: *mut CUdeviceptr, bytes: usize, flags: c_uint) => unsupported;
-    cuMemPrefetchAsync(address: CUdeviceptr, count: usize, device: CUdevice, stream: CUstream) => unsupported;
-    cuMemAdvise(address: CUdeviceptr, count: usize, advice: c_uint, device: CUdevice) => unsupported;
-    cuMemcpy2D_v2(copy: *const c_void) => unsupported;
-    cuMemcpyHtoA_v2(to: *mut c_void, offset: usize, from: *const c_void, bytes: usize) => unsupported;
-    cuMemcpyAtoH_v2(to: *mut c_void, from: *mut c_void, offset: usize, bytes: usize) => unsupported;
+    cuMemcpyHtoA_v2 / cuMemcpyHtoA_v2_ptds(to: *mut c_void, offset: usize, from: *const c_void, bytes: usize) => unsupported;
+    cuMemcpyAtoH_v2 / cuMemcpyAtoH_v2_ptds(to: *mut c_void, from: *mut c_void, offset: usize, bytes: usize) => unsupported;
     cuArray3DCreate_v2(array: *mut *mut c_void, description: *const c_void) => unsupported;
     cuArray3DGetDescriptor_v2(description: *mut c_void, array: *mut c_void) => unsupported;
     cuArrayDestroy(array: *mut c_void) => unsupported;
@@ -33,22 +29,4 @@ driver_api! { Cust:
         description: *const c_void,
     ) => unsupported;
     cuDestroyExternalMemory(memory: *mut c_void) => unsupported;
-    cuLinkCreate_v2(
-        count: c_uint,
-        options: *mut c_uint,
-        values: *mut *mut c_void,
-        state: *mut *mut c_void,
-    ) => unsupported;
-    cuLinkAddData_v2(
-        state: *mut c_void,
-        kind: c_uint,
-        data: *mut c_void,
-        size: usize,
-        name: *const c_char,
-        count: c_uint,
-        options: *mut c_uint,
-        values: *mut *mut c_void,
-    ) => unsupported;
-    cuLinkComplete(state: *mut c_void, cubin: *mut *mut c_void, size: *mut usize) => unsupported;
-    cuLinkDestroy(state: *mut c_void) => unsupported;
 }

@@ -1,6 +1,9 @@
 //! The structures and numbers of stream capture and graphs.
 
-use super::{CUcontext, CUdeviceptr, CUfunction, CUgraphNode, CUhostFn, CUstream, c_uint, c_void};
+use super::{
+    CUcontext, CUdeviceptr, CUfunction, CUgraphNode, CUhostFn, CUmemAccessDesc, CUmemPoolProps, CUstream, c_uint,
+    c_void,
+};
 
 /// `CUDA_KERNEL_NODE_PARAMS_v1`: what a kernel node launches.
 #[repr(C)]
@@ -230,6 +233,39 @@ pub mod graph_node_type {
     pub const WAIT_EVENT: u32 = 6;
     /// The record of an event.
     pub const EVENT_RECORD: u32 = 7;
+    /// An allocation.
+    pub const MEM_ALLOC: u32 = 10;
+    /// Its end.
+    pub const MEM_FREE: u32 = 11;
+}
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: what a node allocates.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(non_camel_case_types, non_snake_case)]
+pub struct CUDA_MEM_ALLOC_NODE_PARAMS {
+    /// Where.
+    pub poolProps: CUmemPoolProps,
+    /// Which other devices may use it.
+    pub accessDescs: *const CUmemAccessDesc,
+    /// How many these are.
+    pub accessDescCount: usize,
+    /// How many bytes.
+    pub bytesize: usize,
+    /// Out: its address.
+    pub dptr: CUdeviceptr,
+}
+
+/// The numbers of `CUgraphMem_attribute`.
+pub mod graph_mem_attribute {
+    /// Bytes that graphs have allocated.
+    pub const USED_MEM_CURRENT: u32 = 0;
+    /// The most of them since the mark was set to zero.
+    pub const USED_MEM_HIGH: u32 = 1;
+    /// Bytes held for graphs.
+    pub const RESERVED_MEM_CURRENT: u32 = 2;
+    /// The most of them since the mark was set to zero.
+    pub const RESERVED_MEM_HIGH: u32 = 3;
 }
 
 /// The numbers of `CUstreamCaptureMode`.
@@ -272,6 +308,8 @@ pub mod graph_exec_update_result {
     pub const TOPOLOGY_CHANGED: u32 = 2;
     /// A node is of another type.
     pub const NODE_TYPE_CHANGED: u32 = 3;
+    /// What a node does changed where it must not.
+    pub const PARAMETERS_CHANGED: u32 = 5;
     /// A kernel is of another context.
     pub const UNSUPPORTED_FUNCTION_CHANGE: u32 = 7;
 }

@@ -43,6 +43,7 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
     }
     let fits = match (count, ty) {
         (1, Type::B16) => name == "cas",
+        (1, Type::B128) => return pair(d, source, (name, returns), (space, order), policy),
         (1, _) => ty.bits() >= 32 && !half || half && name == "add",
         (2 | 4, Type::F32) => name == "add",
         (2 | 4, Type::F16x2 | Type::Bf16x2) | (_, Type::F16 | Type::Bf16) => matches!(name, "add" | "min" | "max"),
@@ -86,6 +87,45 @@ fn atomic(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, returns: 
         elements: elements.into(),
         in_global: combines(true)?,
         in_shared: combines(false)?,
+        pair: None,
+        order,
+    };
+    d.ops.push(Op::Atomic(Box::new(atomic)));
+    Ok(())
+}
+
+/// `exch` and `cas` of 128 bits.
+fn pair(
+    d: &mut Decoder<'_>,
+    source: &Source,
+    (name, returns): (&str, bool),
+    (space, order): (Space, Order),
+    policy: bool,
+) -> Result {
+    let compares = match (name, returns) {
+        ("exch", true) => false,
+        ("cas", true) => true,
+        _ => return Err(format!("there is no `.{name}` on .b128")),
+    };
+    if matches!(space, Space::Param | Space::Local) {
+        return Err("atomics are for global and shared memory".into());
+    }
+    let [target, address, b, rest @ ..] = without_policy(d, source, policy)? else {
+        return Err("an operand is missing".into());
+    };
+    let c = match (rest, compares) {
+        ([c], true) => c,
+        ([], false) => b,
+        _ => return Err("the number of operands is wrong".into()),
+    };
+    let (target, b, c) = (d.wide_register(target)?, d.wide_register(b)?, d.wide_register(c)?);
+    let atomic = Atomic {
+        address: d.address(address, space)?,
+        bytes: 8,
+        elements: (0..2).map(|i| (Some(target[i]), b[i], c[i])).collect(),
+        in_global: Box::new(|old, _, _| old),
+        in_shared: Box::new(|old, _, _| old),
+        pair: Some(compares),
         order,
     };
     d.ops.push(Op::Atomic(Box::new(atomic)));

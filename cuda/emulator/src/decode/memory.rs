@@ -113,7 +113,7 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
         None => 1,
     };
     let ty = parts.ty()?;
-    if matches!(ty, Type::Pred | Type::B128) || ty.bytes() * count as u32 > 32 {
+    if ty == Type::Pred || ty == Type::B128 && count > 1 || ty.bytes() * count as u32 > 32 {
         return Err(no_type(ty));
     }
     // A function's own parameters are in its local memory.
@@ -129,8 +129,13 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
         return Err(format!("{count} elements are wanted, {} are given", elements.len()));
     }
     let mut regs: Vec<Option<Reg>> = Vec::with_capacity(count);
+    let mut bytes = ty.bytes();
+    if ty == Type::B128 {
+        bytes = 8;
+        regs.extend(d.wide_register(value)?.map(Some));
+    }
     let mut sign_to = 0;
-    for element in elements {
+    for element in elements.into_iter().filter(|_| ty != Type::B128) {
         regs.push(match (element, load) {
             (Operand::Discard, true) => None,
             (element, true) => {
@@ -149,7 +154,7 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
     }
     let access = Access {
         address,
-        bytes: ty.bytes(),
+        bytes,
         sign_to,
         regs: regs.into(),
         order,

@@ -61,6 +61,32 @@ const FAMILIES: &[&[(&str, Rule)]] = &[
     wgmma::RULES,
 ];
 
+const VIDEO: &[&str] = &[
+    "vadd",
+    "vsub",
+    "vabsdiff",
+    "vmin",
+    "vmax",
+    "vshl",
+    "vshr",
+    "vmad",
+    "vset",
+    "vadd2",
+    "vsub2",
+    "vavrg2",
+    "vabsdiff2",
+    "vmin2",
+    "vmax2",
+    "vset2",
+    "vadd4",
+    "vsub4",
+    "vavrg4",
+    "vabsdiff4",
+    "vmin4",
+    "vmax4",
+    "vset4",
+];
+
 /// Instructions that are known and left out, and why.
 const ABSENT: &[(&[&str], &str)] = &[
     (&["tex", "tld4", "txq", "istypep"], "textures are not supported"),
@@ -74,11 +100,13 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["alloca", "stacksave", "stackrestore"],
         "`.local` variables are the only local memory",
     ),
+    (VIDEO, "video instructions are not supported"),
     (&["tcgen05"], "Hopper has no such instruction"),
 ];
 
-/// Most registers of one kernel and its functions; every warp has room for all of them.
-const MAX_REGISTERS: usize = 1 << 16;
+/// Most registers of one kernel and its functions; every warp has room for all of them,
+/// and those of 128 bits take two.
+const MAX_REGISTERS: usize = 1 << 17;
 
 /// Where a declared register went: its index among the predicates or among the other registers.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +142,13 @@ pub(crate) fn decode(module: &Module, entry: &Entry, budget: &mut usize) -> std:
         ..Program::default()
     };
     let units = call::units(module, entry, budget)?;
-    let registers: usize = units.iter().map(|unit| unit.registers.len()).sum();
+    let registers: usize = units.iter().map(|unit| 2 * unit.registers.len()).sum();
     if registers > MAX_REGISTERS {
-        let message = format!("{registers} registers declared; this emulator allows {MAX_REGISTERS}");
+        let message = format!(
+            "{} registers declared; this emulator allows {}",
+            registers / 2,
+            MAX_REGISTERS / 2
+        );
         return Err(PtxError {
             line: entry.line,
             message,
@@ -160,8 +192,10 @@ impl<'a> Decoder<'a> {
                 } else {
                     &mut self.registers
                 };
-                *next += 1;
-                Slot { ty, index: *next - 1 }
+                let index = *next;
+                // 128 bits are two registers side by side.
+                *next += if ty == Type::B128 { 2 } else { 1 };
+                Slot { ty, index }
             })
             .collect();
         let start = program.code.len() as u32;

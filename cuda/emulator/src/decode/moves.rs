@@ -26,7 +26,27 @@ fn mov(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
             let op = Op::Predicate(|a, _, _| a, d.pred_target(to)?, [d.pred_source(from)?, NEVER, NEVER]);
             d.ops.push(op);
         }
-        (Type::B128, ..) => return Err(no_type(ty)),
+        (Type::B128, to, from) => {
+            let halves = |operand: &Operand, d: &mut Decoder<'_>, target: bool| match operand {
+                Operand::Vector(parts) if parts.len() == 2 => {
+                    let half = |part, d: &mut Decoder<'_>| {
+                        if target {
+                            d.optional_target(part, 64)
+                        } else {
+                            d.source(part, Type::B64).map(Some)
+                        }
+                    };
+                    Ok([half(&parts[0], d)?, half(&parts[1], d)?])
+                }
+                whole => d.wide_register(whole).map(|halves| halves.map(Some)),
+            };
+            let (to, from) = (halves(to, d, true)?, halves(from, d, false)?);
+            for (to, from) in to.into_iter().zip(from) {
+                if let (Some(to), Some(from)) = (to, from) {
+                    d.ops.push(Op::Lane1(lanes1(|a| a), to, from));
+                }
+            }
+        }
         (_, Operand::Vector(to), from) => {
             let bits = part_bits(ty, to.len())?;
             let targets: Result<_> = to.iter().map(|part| d.optional_target(part, bits)).collect();

@@ -40,8 +40,19 @@ impl Decoder<'_> {
     pub(super) fn register(&self, id: RegId) -> Result<(Reg, u32)> {
         match self.slot(id)? {
             Slot { ty: Type::Pred, .. } => Err("a predicate stands where a register is wanted".into()),
-            Slot { ty: Type::B128, .. } => Err("128-bit registers are not supported".into()),
+            Slot { ty: Type::B128, .. } => Err("a register of 128 bits stands where a smaller one is wanted".into()),
             Slot { ty, index } => Ok((index, ty.bits())),
+        }
+    }
+
+    /// The lower and the upper half of a register of 128 bits.
+    pub(super) fn wide_register(&self, operand: &Operand) -> Result<[Reg; 2]> {
+        match operand {
+            Operand::Reg(id) => match self.slot(*id)? {
+                Slot { ty: Type::B128, index } => Ok([index, index + 1]),
+                Slot { ty, .. } => Err(format!("a .{ty} register stands where one of 128 bits is wanted")),
+            },
+            _ => Err("a register of 128 bits is wanted".into()),
         }
     }
 

@@ -234,6 +234,36 @@ impl Cluster<'_> {
                 };
                 // Before the value is there to be read, and after it has been read: other clusters may run meanwhile.
                 self.publish(w, key, atomic.order, true);
+                if let (Some(compares), [low, high]) = (atomic.pair, &atomic.elements[..]) {
+                    let operand = |reg| self.warps[w].read(self.env.constants, reg)[lane];
+                    let ([b, c], [b_high, c_high]) = ([low.1, low.2].map(operand), [high.1, high.2].map(operand));
+                    let new = |old| {
+                        if compares && old != [b, b_high] {
+                            old
+                        } else {
+                            [c, c_high]
+                        }
+                    };
+                    let old = if global {
+                        self.view.allocation(places[lane]).update_pair(places[lane].at, new)
+                    } else {
+                        let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
+                        let shared = &mut self.ctas[rank].shared;
+                        let old = [get(shared, at, 8), get(shared, at + 8, 8)];
+                        let [low, high] = new(old);
+                        put(shared, at, 8, low);
+                        put(shared, at + 8, 8, high);
+                        old
+                    };
+                    self.progress |= new(old) != old;
+                    for (target, old) in [low.0, high.0].into_iter().zip(old) {
+                        if let Some(d) = target {
+                            self.warps[w].registers[d as usize][lane] = old;
+                        }
+                    }
+                    self.learn(w, key, atomic.order);
+                    continue;
+                }
                 for (i, &(d, b, c)) in atomic.elements.iter().enumerate() {
                     let operand = |reg| self.warps[w].read(self.env.constants, reg)[lane];
                     let (b, c) = (operand(b), operand(c));

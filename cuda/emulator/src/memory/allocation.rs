@@ -2,8 +2,9 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
-use std::sync::OnceLock;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An allocation of device memory.
 pub(crate) struct Allocation {
@@ -11,7 +12,7 @@ pub(crate) struct Allocation {
     pub(crate) base: u64,
     /// Its size in bytes; words reach up to 7 bytes further.
     pub(crate) size: u64,
-    words: Box<[AtomicU64]>,
+    words: Words,
     /// A [`Writer`] for each 4 bytes; absent until a kernel writes here.
     writers: OnceLock<Option<Box<[AtomicU64]>>>,
 }
@@ -55,6 +56,38 @@ fn quads(at: u64, bytes: u64) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
+/// Where an allocation's words are.
+enum Words {
+    Own(Box<[AtomicU64]>),
+    /// Memory of the host's, and what keeps it there.
+    Host {
+        start: NonNull<AtomicU64>,
+        len: usize,
+        _owner: Owner,
+    },
+}
+
+/// What keeps memory of the host's valid.
+pub(crate) type Owner = Arc<dyn Send + Sync>;
+
+// SAFETY: the words are atomic, and whoever adopted the host's has promised that they may be used by any thread.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        match self {
+            Words::Own(words) => words,
+            // SAFETY: whoever adopted the words has promised that they are there as long as this is.
+            Words::Host { start, len, .. } => unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) },
+        }
+    }
+}
+
 impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Allocation({} bytes at {:#x})", self.size, self.base)
@@ -85,9 +118,33 @@ impl Allocation {
             base,
             size,
             // SAFETY: an atomic integer may be zero.
-            words: unsafe { zeroed(len) }?,
+            words: Words::Own(unsafe { zeroed(len) }?),
             writers: OnceLock::new(),
         })
+    }
+
+    /// Memory of the host's as an allocation.
+    ///
+    /// # Safety
+    ///
+    /// As [`Memory::adopt`](super::Memory::adopt).
+    pub(crate) unsafe fn of_host(base: u64, start: NonNull<AtomicU64>, size: u64, owner: Owner) -> Option<Self> {
+        let len = usize::try_from(size.div_ceil(8)).ok()?;
+        Some(Allocation {
+            base,
+            size,
+            words: Words::Host {
+                start,
+                len,
+                _owner: owner,
+            },
+            writers: OnceLock::new(),
+        })
+    }
+
+    /// Whether its bytes are the device's own.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.words, Words::Own(_))
     }
 
     /// The bytes `at..at + 8`, of which those past the last word read as zero; `at` must be a multiple of 8.
@@ -127,6 +184,18 @@ impl Allocation {
                 Err(now) => old = now,
             }
         }
+    }
+
+    /// Replaces 16 bytes at a multiple of 16 by a function of them; returns what they were. Atomic among its like.
+    pub(crate) fn update_pair(&self, at: u64, f: impl Fn([u64; 2]) -> [u64; 2]) -> [u64; 2] {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let words = [self.word(at), self.word(at + 8)];
+        let old = words.map(|word| word.load(Relaxed));
+        for (word, new) in words.into_iter().zip(f(old)) {
+            word.store(new, Relaxed);
+        }
+        old
     }
 
     /// Reads bytes that lie inside the allocation.

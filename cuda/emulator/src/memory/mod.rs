@@ -4,6 +4,8 @@ mod allocation;
 mod history;
 
 use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) use allocation::{Allocation, MOMENTS};
@@ -62,18 +64,48 @@ impl Memory {
     /// or on the host.
     pub fn allocate(&self, bytes: u64) -> Option<u64> {
         let mut heap = self.heap_mut();
-        let padded = bytes.checked_next_multiple_of(ALIGN)?;
-        let used = heap.used.checked_add(padded)?;
-        let next = heap.next.checked_add(padded)?.checked_add(GAP)?;
-        if bytes == 0 || used > self.capacity || next > END {
-            return None;
-        }
-        let base = heap.next;
-        let allocation = Allocation::new(base, bytes)?;
-        heap.live.insert(base, Arc::new(allocation));
-        heap.used = used;
-        heap.next = next;
+        let base = heap.room(bytes, ALIGN)?;
+        heap.fill(base, bytes, self.capacity)?;
+        heap.pass(base, bytes);
         Some(base)
+    }
+
+    /// An address for `bytes` bytes, at a multiple of `align` (a power of two) and of 256, that no allocation uses or will use but by
+    /// [`allocate_at`](Self::allocate_at) and [`adopt`](Self::adopt); none where `bytes` is zero or the addresses are used up.
+    pub fn reserve(&self, bytes: u64, align: u64) -> Option<u64> {
+        let mut heap = self.heap_mut();
+        let base = heap.room(bytes, align.max(ALIGN))?;
+        heap.pass(base, bytes);
+        Some(base)
+    }
+
+    /// Allocates the zeroed bytes that [`reserve`](Self::reserve) gave an address for, which may be done again when they are freed; says
+    /// whether there was room.
+    pub fn allocate_at(&self, address: u64, bytes: u64) -> bool {
+        let mut heap = self.heap_mut();
+        heap.find(address).is_none() && heap.fill(address, bytes, self.capacity).is_some()
+    }
+
+    /// Makes memory of the host's a part of the device's, at an address that [`reserve`](Self::reserve) gave for as many bytes: each
+    /// sees what the other writes. It takes none of the device's capacity. `owner` is kept as long as anything here may touch the memory.
+    /// Says whether it could be done.
+    ///
+    /// # Safety
+    ///
+    /// From `start`, which is a multiple of 8, up to the next multiple of 8 after `bytes` bytes, memory must be valid for reads and
+    /// writes of any thread until `owner` is dropped, or, where that keeps nothing valid, until the address has been freed and every
+    /// launch that began before has ended.
+    pub unsafe fn adopt(&self, address: u64, start: NonNull<u64>, bytes: u64, owner: Arc<dyn Send + Sync>) -> bool {
+        let mut heap = self.heap_mut();
+        // SAFETY: the caller keeps the promise; an atomic integer lies in memory as a plain one does.
+        let allocation = unsafe { Allocation::of_host(address, start.cast::<AtomicU64>(), bytes, owner) };
+        match (heap.find(address), allocation) {
+            (None, Some(allocation)) => {
+                heap.live.insert(address, Arc::new(allocation));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Ends an allocation, given the address that [`allocate`](Self::allocate) returned.
@@ -84,12 +116,14 @@ impl Memory {
     pub fn free(&self, address: u64) -> Result<(), AccessError> {
         let mut heap = self.heap_mut();
         let found = heap.find(address).ok_or(AccessError::NotAllocated { address })?;
-        let (base, size) = (found.base, found.size);
+        let (base, size, own) = (found.base, found.size, found.is_own());
         if base != address {
             return Err(AccessError::NotABase { address, base });
         }
         heap.live.remove(&base);
-        heap.used -= size.next_multiple_of(ALIGN);
+        if own {
+            heap.used -= size.next_multiple_of(ALIGN);
+        }
         Ok(())
     }
 
@@ -252,6 +286,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const CHUNK: usize = 1 << 16;
 
 impl Heap {
+    /// Where the next allocation could start.
+    fn room(&self, bytes: u64, align: u64) -> Option<u64> {
+        let base = self.next.checked_next_multiple_of(align)?;
+        let end = base
+            .checked_add(bytes)?
+            .checked_next_multiple_of(ALIGN)?
+            .checked_add(GAP)?;
+        (bytes > 0 && end <= END).then_some(base)
+    }
+
+    /// Takes these addresses out of use for others.
+    fn pass(&mut self, base: u64, bytes: u64) {
+        self.next = (base + bytes).next_multiple_of(ALIGN) + GAP;
+    }
+
+    /// Allocates at an address.
+    fn fill(&mut self, base: u64, bytes: u64, capacity: u64) -> Option<()> {
+        let used = self.used.checked_add(bytes.checked_next_multiple_of(ALIGN)?)?;
+        if used > capacity {
+            return None;
+        }
+        self.live.insert(base, Arc::new(Allocation::new(base, bytes)?));
+        self.used = used;
+        Some(())
+    }
+
     fn find(&self, address: u64) -> Option<&Arc<Allocation>> {
         let (_, found) = self.live.range(..=address).next_back()?;
         (address - found.base < found.size).then_some(found)
@@ -301,6 +361,45 @@ mod tests {
         memory.read(a + 3, &mut back).unwrap();
         assert!(back[..270_000].chunks(3).all(|c| c == [1, 2, 3]));
         assert_eq!(back[270_000], 0);
+    }
+
+    #[test]
+    fn reserved_addresses_can_be_used_again() {
+        let memory = Memory::new(1024);
+        let a = memory.reserve(1000, 4096).unwrap();
+        assert_eq!(a % 4096, 0);
+        assert_eq!((memory.range(a), memory.used()), (None, 0));
+        assert!(memory.allocate_at(a, 1000));
+        assert!(!memory.allocate_at(a, 1000), "it is in use");
+        memory.write(a, &[7]).unwrap();
+        memory.free(a).unwrap();
+        assert!(memory.allocate_at(a, 1000));
+        let mut byte = [9];
+        memory.read(a, &mut byte).unwrap();
+        assert_eq!(byte, [0]);
+        let b = memory.reserve(1000, 1).unwrap();
+        assert!(b > a + 1000 && !memory.allocate_at(b, 1000), "there is no room");
+        assert_eq!((memory.reserve(0, 1), memory.reserve(u64::MAX, 1)), (None, None));
+    }
+
+    #[test]
+    fn memory_of_the_host_is_shared() {
+        let memory = Memory::new(1024);
+        let mut host = vec![0_u64; 1000];
+        let start = NonNull::new(host.as_mut_ptr()).unwrap();
+        let a = memory.reserve(7999, 8).unwrap();
+        // SAFETY: the vector lives until the address has been freed, and is used through `start` alone until then.
+        assert!(unsafe { memory.adopt(a, start, 7999, Arc::new(())) });
+        assert_eq!(
+            (memory.range(a + 7998), memory.range(a + 7999)),
+            (Some((a, 7999)), None)
+        );
+        assert_eq!(memory.used(), 0);
+        memory.write(a + 8, &[1, 2]).unwrap();
+        // SAFETY: within the vector.
+        assert_eq!(unsafe { start.add(1).read() }, 0x201);
+        memory.free(a).unwrap();
+        assert_eq!((memory.range(a), memory.used(), host[1]), (None, 0, 0x201));
     }
 
     #[test]

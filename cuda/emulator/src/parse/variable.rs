@@ -68,19 +68,13 @@ pub(super) fn variables<'t>(
 
 /// `[.align N] [.v2|.v4] .type`
 fn element(cursor: &mut Cursor<'_>) -> Result<Element, ParseError> {
-    // Managed memory is like any other here.
-    if cursor.accept_dot("attribute")? {
-        cursor.expect('(')?;
-        if !cursor.accept_dot("managed")? {
-            return cursor.unexpected("`.managed`");
-        }
-        cursor.expect(')')?;
-    }
+    managed(cursor)?;
     let align = if cursor.accept_dot("align")? {
         Some(alignment(cursor)?)
     } else {
         None
     };
+    managed(cursor)?;
     let lanes = match cursor.peek().kind {
         Kind::Dot("v2") => 2,
         Kind::Dot("v4") => 4,
@@ -95,6 +89,18 @@ fn element(cursor: &mut Cursor<'_>) -> Result<Element, ParseError> {
         ty,
         lanes,
     })
+}
+
+/// `.attribute(.managed)`, if it is next: managed memory is like any other here.
+fn managed(cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
+    if cursor.accept_dot("attribute")? {
+        cursor.expect('(')?;
+        if !cursor.accept_dot("managed")? {
+            return cursor.unexpected("`.managed`");
+        }
+        cursor.expect(')')?;
+    }
+    Ok(())
 }
 
 fn alignment(cursor: &mut Cursor<'_>) -> Result<u32, ParseError> {

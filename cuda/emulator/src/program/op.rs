@@ -276,6 +276,8 @@ pub(crate) struct Atomic {
     /// In global memory sums of F32 flush subnormals, in shared memory they do not.
     pub(crate) in_global: Combine,
     pub(crate) in_shared: Combine,
+    /// Both elements are one value of 128 bits, exchanged, or if true compared first.
+    pub(crate) pair: Option<bool>,
     pub(crate) order: Order,
 }
 

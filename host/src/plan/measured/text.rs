@@ -172,7 +172,9 @@ pub(super) fn write(rows: &[Measurement], f: &mut fmt::Formatter<'_>) -> fmt::Re
             Kernel::Gemv(_) => (String::new(), String::new()),
             Kernel::Gemm(division) => (division.cluster.to_string(), division.slices.to_string()),
         };
-        let us = row.us.map_or(String::new(), |us| format!("{us:.3}"));
+        // What is no time is none; what takes next to nothing takes what three places can tell from it.
+        let time = row.us.filter(|us| us.is_finite() && *us > 0.0);
+        let us = time.map_or(String::new(), |us| format!("{:.3}", us.max(0.001)));
         let (n, k, m) = (row.shape.n(), row.shape.k(), row.m);
         writeln!(
             f,

@@ -11,6 +11,7 @@ pub(crate) use calls::*;
 use super::context::Context;
 use super::event::{Event, Recorded};
 use super::graph::{Edge, Graph};
+use super::queue::Key;
 use super::state::{STATE, lock};
 use super::stream::{self, Stream};
 use super::task::Task;
@@ -49,14 +50,6 @@ struct Sequence {
     valid: bool,
 }
 
-/// A stream, as captures know it: of the per-thread default stream, every thread has its own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    context: usize,
-    stream: usize,
-    thread: Option<ThreadId>,
-}
-
 /// A stream that is being captured.
 struct Member {
     sequence: u64,
@@ -88,16 +81,6 @@ impl Member {
             }
         }
         self.follows_launch = false;
-    }
-}
-
-impl Key {
-    fn of(stream: &Stream) -> Key {
-        Key {
-            context: stream.context,
-            stream: stream.handle,
-            thread: (stream.handle == Stream::PER_THREAD).then(|| thread::current().id()),
-        }
     }
 }
 

@@ -15,6 +15,8 @@ fn label(task: &Task) -> String {
         Task::Host(_) => "host".into(),
         Task::Child(_) => "graph".into(),
         Task::Empty => "empty".into(),
+        Task::Alloc(_) => "alloc".into(),
+        Task::Free(_) => "free".into(),
         Task::Wait(_) => "wait".into(),
         Task::Record(_) => "record".into(),
     }

@@ -3,8 +3,12 @@
 use super::program::{Cycle, Step, compile, run};
 use super::*;
 use crate::emulated::capture;
+use crate::emulated::memory;
+use crate::emulated::queue::{self, Ticket, When};
 use crate::emulated::stream;
 
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`
+const AUTO_FREE: u64 = 1;
 /// `CU_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`
 const DEVICE_LAUNCH: u64 = 4;
 /// Those and: free what it allocates when launched again, upload, use the nodes' priorities.
@@ -15,13 +19,42 @@ pub(in crate::emulated) struct Exec {
     /// The handle of its context.
     pub(in crate::emulated) context: usize,
     flags: u64,
-    /// Held while it runs: a graph does not run twice at a time.
+    /// Held while it runs within a call: a graph does not run twice at a time.
     steps: Mutex<Vec<Step>>,
+    /// The last launch that was left for later.
+    launched: Mutex<Option<Ticket>>,
+    users: user::Users,
+}
+
+impl Exec {
+    /// Refuses a launch while memory that the last one allocated is there, unless the graph was to free it.
+    fn check_memory(&self, steps: &[Step]) -> Answer {
+        for step in steps {
+            let Task::Alloc(room) = &step.task else { continue };
+            if room.is_taken() {
+                if self.flags & AUTO_FREE == 0 {
+                    return Err(Code::INVALID_VALUE);
+                }
+                memory::release(room.address)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn find_exec(exec: CUgraphExec) -> Answer<Arc<Exec>> {
     ready()?;
     STATE.find(exec.addr())
+}
+
+/// Keeps what a graph and the graphs within keep.
+fn keep(users: &user::Users, graph: &Graph) {
+    users.share(&graph.users);
+    for node in lock(&graph.nodes).values() {
+        if let Task::Child(child) = &node.task {
+            keep(users, child);
+        }
+    }
 }
 
 /// Makes a graph executable and returns the handle.
@@ -31,15 +64,22 @@ fn make(graph: CUgraph, flags: u64) -> Result<usize, (Code, Option<Cycle>)> {
         return Err((Code::INVALID_VALUE, None));
     }
     if flags & DEVICE_LAUNCH != 0 {
+        if flags & AUTO_FREE != 0 {
+            return Err((Code::INVALID_VALUE, None));
+        }
         return Err((Code::NOT_SUPPORTED, None));
     }
     let steps = compile(&graph).map_err(|cycle| (Code::INVALID_VALUE, Some(cycle)))?;
+    let users = user::Users::default();
+    keep(&users, &graph);
     let handle = STATE.fresh();
     let exec = Exec {
         handle,
         context: graph.context,
         flags,
         steps: Mutex::new(steps),
+        launched: Mutex::default(),
+        users,
     };
     STATE.insert(handle, Arc::new(exec));
     Ok(handle)
@@ -132,6 +172,12 @@ pub(crate) unsafe fn upload(exec: CUgraphExec, stream: CUstream) -> Answer {
 
 /// A graph of the steps, to be part of another one.
 fn as_graph(steps: &[Step], context: usize) -> Answer<Arc<Graph>> {
+    if steps
+        .iter()
+        .any(|step| matches!(step.task, Task::Alloc(_) | Task::Free(_)))
+    {
+        return Err(Code::NOT_SUPPORTED);
+    }
     let graph = Graph::new(context, true);
     let mut handles = Vec::with_capacity(steps.len());
     for step in steps {
@@ -155,12 +201,26 @@ pub(crate) unsafe fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
     let (context, stream) = stream::here(stream)?;
     let exec = find_exec(exec)?;
     let steps = lock(&exec.steps);
+    exec.check_memory(&steps)?;
     if let Some(mut recording) = capture::of(&stream)? {
         let child = as_graph(&steps, recording.graph_context())?;
+        child.users.share(&exec.users);
         return recording.add(&context, Task::Child(child), false);
     }
-    lock(&context.work).interrupt(&stream);
-    run(&steps)
+    let others: Vec<Ticket> = lock(&exec.launched).clone().into_iter().collect();
+    let later = steps.iter().any(Step::may_wait);
+    let idle = others.iter().all(Ticket::is_done) && queue::before(&context, &stream).is_empty();
+    if !later && idle {
+        lock(&context.work).interrupt(&stream);
+        return run(&steps);
+    }
+    let steps = steps.clone();
+    let ticket = queue::in_order(&context, &stream, others, When::Later, move |context, stream| {
+        lock(&context.work).interrupt(stream);
+        run(&steps)
+    })?;
+    *lock(&exec.launched) = ticket;
+    Ok(())
 }
 
 pub(crate) unsafe fn destroy(exec: CUgraphExec) -> Answer {
@@ -242,6 +302,14 @@ fn take_over(steps: &mut [Step], new: Vec<Step>) -> Result<(), Refusal> {
         if !Arc::ptr_eq(&old.context, &step.context) {
             let result = graph_exec_update_result::UNSUPPORTED_FUNCTION_CHANGE;
             return refuse(result, step.node, 0);
+        }
+        let same_memory = match (&old.task, &step.task) {
+            (Task::Alloc(a), Task::Alloc(b)) => Arc::ptr_eq(a, b),
+            (Task::Free(a), Task::Free(b)) => a == b,
+            _ => true,
+        };
+        if !same_memory {
+            return refuse(graph_exec_update_result::PARAMETERS_CHANGED, step.node, 0);
         }
     }
     for (old, step) in steps.iter_mut().zip(new) {

@@ -4,8 +4,10 @@
 pub(crate) mod dot;
 pub(crate) mod edge;
 pub(crate) mod exec;
+pub(crate) mod memory;
 pub(crate) mod node;
 mod program;
+pub(crate) mod user;
 
 use super::context::{Context, current, ready};
 use super::state::{STATE, lock, pointer, put, put_if_wanted};
@@ -26,6 +28,7 @@ pub(super) struct Graph {
     capturing: AtomicBool,
     /// By handle: in the order in which they were added.
     nodes: Mutex<BTreeMap<usize, Node>>,
+    users: user::Users,
 }
 
 struct Node {
@@ -115,6 +118,7 @@ impl Graph {
             embedded,
             capturing: AtomicBool::new(false),
             nodes: Mutex::default(),
+            users: user::Users::default(),
         });
         STATE.insert(graph.handle, graph.clone());
         graph
@@ -146,9 +150,14 @@ impl Graph {
         STATE.insert(node, Arc::new(named));
     }
 
-    /// A copy with nodes of its own, down to the graphs within.
-    pub(super) fn copy(&self, context: usize, embedded: bool) -> Arc<Graph> {
+    /// A copy with nodes of its own, down to the graphs within. What allocates or frees cannot be copied: it would be the same memory.
+    pub(super) fn copy(&self, context: usize, embedded: bool) -> Answer<Arc<Graph>> {
+        let of_memory = |node: &Node| matches!(node.task, Task::Alloc(_) | Task::Free(_));
+        if lock(&self.nodes).values().any(of_memory) {
+            return Err(Code::NOT_SUPPORTED);
+        }
         let copy = Graph::new(context, embedded);
+        copy.users.share(&self.users);
         let originals = lock(&self.nodes);
         let handles: BTreeMap<usize, usize> = originals.keys().map(|&node| (node, STATE.fresh())).collect();
         for (original, node) in originals.iter() {
@@ -157,7 +166,7 @@ impl Graph {
                 Some(Edge { from, data: edge.data })
             };
             let task = match &node.task {
-                Task::Child(child) => Task::Child(child.copy(context, true)),
+                Task::Child(child) => Task::Child(child.copy(context, true)?),
                 task => task.clone(),
             };
             let node = Node {
@@ -170,7 +179,12 @@ impl Graph {
             lock(&copy.nodes).insert(handle, node);
             copy.name(handle);
         }
-        copy
+        Ok(copy)
+    }
+
+    /// Whether it is part of a node, and goes with it.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.embedded
     }
 
     /// Notes whether a capture is adding to it; returns what was noted before.
@@ -259,8 +273,9 @@ pub(crate) unsafe fn duplicate(clone: *mut CUgraph, graph: CUgraph) -> Answer {
     if clone.is_null() {
         return Err(Code::INVALID_VALUE);
     }
+    let copy = original.copy(original.context, false)?;
     // SAFETY: the caller promises that `clone` is valid for a write.
-    unsafe { put(clone, pointer(original.copy(original.context, false).handle)) }
+    unsafe { put(clone, pointer(copy.handle)) }
 }
 
 pub(crate) unsafe fn destroy(graph: CUgraph) -> Answer {

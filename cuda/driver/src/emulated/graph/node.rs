@@ -16,7 +16,7 @@ type Part = (Arc<Context>, Task);
 /// # Safety
 ///
 /// `node` must be null or valid for a write, and `dependencies` null or hold `count` values.
-unsafe fn add(
+pub(super) unsafe fn add(
     node: *mut CUgraphNode,
     graph: CUgraph,
     dependencies: *const CUgraphNode,
@@ -50,7 +50,7 @@ fn set(node: CUgraphNode, part: impl FnOnce(&Task) -> Answer<Part>) -> Answer {
 }
 
 /// Asks a node what it does.
-fn get<T>(node: CUgraphNode, get: impl FnOnce(&Task) -> Option<T>) -> Answer<T> {
+pub(super) fn get<T>(node: CUgraphNode, get: impl FnOnce(&Task) -> Option<T>) -> Answer<T> {
     let (graph, handle) = find_node(node)?;
     let nodes = lock(&graph.nodes);
     let node = nodes.get(&handle).ok_or(Code::INVALID_VALUE)?;
@@ -82,14 +82,19 @@ unsafe fn kernel(parameters: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Answer<Part> 
     Ok((current()?, Task::Kernel(Arc::new(kernel))))
 }
 
-/// As [`kernel`]. Kernels of libraries, which the second version can name, are none that the emulated driver has handed out.
+/// As [`kernel`]; the second version can name a kernel of a library instead of a function.
 ///
 /// # Safety
 ///
 /// As [`kernel`].
 unsafe fn kernel_v2(parameters: *const CUDA_KERNEL_NODE_PARAMS_v2) -> Answer<Part> {
-    // SAFETY: the first version is what the second begins with.
-    unsafe { kernel(parameters.cast()) }
+    // SAFETY: null or valid, the caller promises.
+    let mut p = *unsafe { parameters.as_ref() }.ok_or(Code::INVALID_VALUE)?;
+    if p.v1.func.is_null() {
+        p.v1.func = p.kern;
+    }
+    // SAFETY: the caller keeps the promise.
+    unsafe { kernel(&p.v1) }
 }
 
 /// # Safety
@@ -216,7 +221,7 @@ pub(crate) unsafe fn add_child(
             if graph.handle == child.handle {
                 return Err(Code::INVALID_VALUE);
             }
-            Ok((current()?, Task::Child(child.copy(graph.context, true))))
+            Ok((current()?, Task::Child(child.copy(graph.context, true)?)))
         })
     }
 }

@@ -15,6 +15,11 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// Whether it may wait for what the caller does next.
+    pub(super) fn may_wait(&self) -> bool {
+        self.enabled && matches!(self.task, Task::Host(_))
+    }
+
     /// The step that this one may overlap: a kernel before it that may still run when it starts.
     fn overlapped(&self) -> Option<usize> {
         let early = |&&(_, data): &&(usize, CUgraphEdgeData)| data.r#type == graph_edge::PROGRAMMATIC;
