@@ -145,6 +145,7 @@ unsafe fn gemm<I: TensorInstance>(maps: Maps, args: GemmArgs) {
     let warp = warp::warp_id();
     let ring = Stages::<I>::new();
     let tile = Tile::of_cta::<I>(&args);
+    tile.prepare::<I>();
     let range = tile.slice(args.k.div_ceil(const { COLUMNS * I::GEMM.groups as u32 }));
     let consumers = const { I::GEMM.warps as u32 };
     if thread::thread_idx_x() == consumers * warp::WARP_SIZE {

@@ -12,7 +12,7 @@ use crate::instances::{Gemm, PLAIN_GEMM, PlainGemmArgs, for_each_plain_gemm, sam
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 use crate::tile_sum::{Instance, Tile};
 use cuda_std::shared::{self, SharedAddr};
-use cuda_std::{global, matrix, mma, pdl, thread, warp};
+use cuda_std::{bits, global, matrix, mma, pdl, thread, warp};
 
 /// Columns of a tile.
 const COLUMNS: u32 = 64;
@@ -154,6 +154,7 @@ unsafe fn gemm<I: Instance, const T: usize, const W: usize, const X: usize, cons
     pdl::launch_dependents();
     let base = shared::dynamic_base();
     let tile = Tile::of_cta::<I>(&args.gemm);
+    tile.prepare::<I>();
     let (first, last) = tile.slice(args.gemm.k.div_ceil(COLUMNS));
     let weights = Rows {
         address: args.weights,
@@ -168,13 +169,6 @@ unsafe fn gemm<I: Instance, const T: usize, const W: usize, const X: usize, cons
         columns: args.gemm.k,
     };
 
-    // Weights of the first chunk are asked for while the kernel ahead ends; x comes after.
-    // SAFETY: the host gives operands of these sizes; edges are not read beyond, and columns from `last` on are not used.
-    let mut next_weights: [[[u32; 4]; W]; T] =
-        unsafe { load_terms::<I, T, W>(weights, args.term_stride, tile.first_row, first) };
-    pdl::wait();
-    // SAFETY: as above.
-    let mut next_x: [[u32; 4]; X] = unsafe { Stage::<I>::load(x, tile.first_token, first) };
     let most = const {
         if I::GEMM.stages_per_part() > u32::MAX as usize {
             u32::MAX
@@ -185,28 +179,38 @@ unsafe fn gemm<I: Instance, const T: usize, const W: usize, const X: usize, cons
     let mut sums = [[0f32; 4]; N];
     let mut part = [[0f32; 4]; N];
     let (mut stage, mut in_part) = (0, 0);
-    for chunk in first..last {
-        // SAFETY: every warp has left this stage, two barriers ago.
-        unsafe {
-            for term in 0..T {
-                Stage::<I>::store(Stage::<I>::tile(base, stage, term as u32), next_weights[term]);
-            }
-            Stage::<I>::store(Stage::<I>::tile(base, stage, T as u32), next_x);
+    // Each round asks for a chunk, multiplies the one before meanwhile, and stores what has come; the last one's chunk is not used.
+    for chunk in first..last + 1 {
+        // SAFETY: the host gives operands of these sizes; edges are not read beyond.
+        let next_weights: [[[u32; 4]; W]; T] =
+            unsafe { load_terms::<I, T, W>(weights, args.term_stride, tile.first_row, chunk) };
+        if bits::opaque(chunk) == first {
+            // Weights are asked for while the kernel ahead ends; x comes after.
+            pdl::wait();
         }
-        thread::sync_threads();
-        // SAFETY: loads as above. The products' tiles were stored before the barrier, and the loop is uniform over the CTA.
-        unsafe {
-            next_weights = load_terms::<I, T, W>(weights, args.term_stride, tile.first_row, chunk + 1);
-            next_x = Stage::<I>::load(x, tile.first_token, chunk + 1);
-            part = Stage::<I>::multiply(base, stage, part);
+        // SAFETY: as above.
+        let next_x: [[u32; 4]; X] = unsafe { Stage::<I>::load(x, tile.first_token, chunk) };
+        if bits::opaque(chunk) > first {
+            // SAFETY: the tiles were stored before the last barrier, and the condition is uniform over the CTA.
+            part = unsafe { Stage::<I>::multiply(base, stage ^ 1, part) };
+            in_part += 1;
+            if in_part == most {
+                sums = added(sums, part);
+                part = [[0f32; 4]; N];
+                in_part = 0;
+            }
+        }
+        if bits::opaque(chunk) < last {
+            // SAFETY: every warp has left this stage, a barrier ago.
+            unsafe {
+                for term in 0..T {
+                    Stage::<I>::store(Stage::<I>::tile(base, stage, term as u32), next_weights[term]);
+                }
+                Stage::<I>::store(Stage::<I>::tile(base, stage, T as u32), next_x);
+            }
+            thread::sync_threads();
         }
         stage ^= 1;
-        in_part += 1;
-        if in_part == most {
-            sums = added(sums, part);
-            part = [[0f32; 4]; N];
-            in_part = 0;
-        }
     }
     sums = added(sums, part);
     // SAFETY: the whole CTA comes here.

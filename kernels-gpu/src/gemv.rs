@@ -108,8 +108,14 @@ struct Share {
 
 /// What becomes of the sums.
 trait Ending: Copy {
+    /// What is read ahead of the sums: see [`Ending::ahead`].
+    type Ahead: Copy;
+
+    /// Reads what the sums of a weight row need, and asks for what is needed later. Nothing of it may come from the kernel ahead.
+    unsafe fn ahead(self, args: &GemvArgs, row: u32) -> Self::Ahead;
+
     /// Takes the finished sum of a token and a weight row.
-    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32);
+    unsafe fn store(self, args: &GemvArgs, ahead: Self::Ahead, token: u32, row: u32, sum: f32);
 
     /// Comes when the CTA has stored its share.
     unsafe fn finish<I: Instance>(self, args: &GemvArgs, share: Share);
@@ -133,8 +139,13 @@ fn output(args: &GemvArgs) -> Output {
 struct Store;
 
 impl Ending for Store {
+    type Ahead = ();
+
     #[inline(always)]
-    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32) {
+    unsafe fn ahead(self, _: &GemvArgs, _: u32) {}
+
+    #[inline(always)]
+    unsafe fn store(self, args: &GemvArgs, _: (), token: u32, row: u32, sum: f32) {
         // SAFETY: as the caller promises.
         unsafe { output(args).store(index(args, token, row), sum) };
     }
@@ -151,21 +162,29 @@ struct Route {
 }
 
 impl Ending for Route {
+    /// The row's factor.
+    type Ahead = f32;
+
     #[inline(always)]
-    unsafe fn store(self, args: &GemvArgs, token: u32, row: u32, sum: f32) {
-        let index = index(args, token, row);
+    unsafe fn ahead(self, args: &GemvArgs, row: u32) -> f32 {
+        gate::prepare(&self.join.gate, args.n);
+        if self.join.scales != 0 && row < args.n {
+            // SAFETY: the host gives n factors, or none.
+            unsafe { global::load_f32(self.join.scales + u64::from(row) * FP32) }
+        } else {
+            1.0
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, args: &GemvArgs, factor: f32, token: u32, row: u32, sum: f32) {
+        let (index, sum) = (index(args, token, row), sum * factor);
         // SAFETY: as the caller promises.
         unsafe {
             if self.join.gate.top_k != 0 {
                 Sums::of_one_slice(&self.join).give(0, index, sum);
             } else {
-                let scales = self.join.scales;
-                let scale = if scales == 0 {
-                    1.0
-                } else {
-                    global::load_f32(scales + u64::from(row) * FP32)
-                };
-                output(args).store(index, sum * scale);
+                output(args).store(index, sum);
             }
         }
     }
@@ -180,15 +199,16 @@ impl Ending for Route {
         let row_tiles = args.n.div_ceil(const { I::GEMV.rows() as u32 });
         let tokens = Tokens {
             sums: Sums::of_one_slice(&self.join),
-            logits: output(args),
+            logits: args.y,
             experts: args.n,
+            gate: &self.join.gate,
         };
-        let warps = (warp::warp_id(), const { I::GEMV.warps as u32 });
+        let (threads, at_once) = const { (I::GEMV.threads() as u32, I::GEMV.share_tokens() as u32) };
         thread::sync_threads();
         // SAFETY: the host gives the counters and the gate's arguments; the whole CTA is here.
         unsafe {
             if is_last(&self.join, counter, row_tiles) {
-                gate::finish(tokens, &self.join, share.tokens, warps, share.free);
+                gate::finish::<4>(tokens, (share.tokens.0, share.tokens.1, at_once), threads, share.free);
             }
         }
     }
@@ -261,6 +281,11 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     }
     // SAFETY: the host gives the exceptions that the packer made.
     let ahead = unsafe { format.ahead::<R>(row_tile * R as u32, (worker, workers)) };
+    let thread = thread::thread_idx_x();
+    // A thread puts together sums of one and the same row.
+    const { assert!(matches!(I::GEMV.ending, crate::instances::Ending::Store) || I::GEMV.threads() % I::GEMV.rows() == 0) };
+    // SAFETY: the host gives the ending's arguments.
+    let of_row = unsafe { ending.ahead(&args, row_tile * rows + thread % rows) };
     pdl::wait();
 
     let (g, t) = (lane / 4, lane % 4);
@@ -325,7 +350,6 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
     }
     thread::sync_threads();
 
-    let thread = thread::thread_idx_x();
     let threads = warps * warp::WARP_SIZE;
     let live_tokens = (args.m - first_token).min(const { I::GEMV.tokens() as u32 });
     let live = live_tokens * rows;
@@ -341,7 +365,7 @@ unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, cons
         let (token, row) = (first_token + output / rows, row_tile * rows + output % rows);
         if row < args.n {
             // SAFETY: inside `[m, n]`, and by this thread alone.
-            unsafe { ending.store(&args, token, row, sum) };
+            unsafe { ending.store(&args, of_row, token, row, sum) };
         }
     };
     // Rank i finishes the i-th share of the tokens; a share is a constant, since divisions take time.

@@ -8,8 +8,6 @@ use cuda_std::{atomic, convert, global, thread};
 const BF16: u64 = 2;
 /// Bytes of an FP32 value, and of a counter.
 const FP32: u64 = 4;
-/// Slices that are read at once.
-const SLICES: usize = 4;
 /// Values of a 128-bit access.
 pub(crate) const QUAD: u32 = 4;
 
@@ -164,24 +162,14 @@ impl Sums {
             core::array::from_fn(|i| unsafe { atomic::load_relaxed_f32(at[i] + offset) })
         };
         let mut sums = load(0);
-        let mut add = |more: &[f32; COUNT]| sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        let mut slice = 1;
-        // Several slices are asked for before the first has come.
-        while slice + SLICES as u32 <= self.slices {
-            let more: [[f32; COUNT]; SLICES] = core::array::from_fn(|s| load(slice + s as u32));
-            more.iter().for_each(&mut add);
-            slice += SLICES as u32;
-        }
-        while slice < self.slices {
-            add(&load(slice));
-            slice += 1;
+        for slice in 1..self.slices {
+            let more = load(slice);
+            sums.iter_mut().zip(&more).for_each(|(sum, more)| *sum += more);
         }
         if self.atomic {
             for (i, &at) in at.iter().enumerate() {
-                if live(i) {
-                    // SAFETY: nobody else touches them before the next launch.
-                    unsafe { atomic::store_relaxed_u32(at, 0) };
-                }
+                // SAFETY: nobody else touches them before the next launch.
+                unsafe { atomic::store_relaxed_u32_if(at, 0, live(i)) };
             }
         }
         sums

@@ -41,20 +41,18 @@ pub(crate) fn exp(x: f32) -> f32 {
     math::fma(power, rest * LN_2, power)
 }
 
-/// `1 / (1 + e^-l)`.
+/// `1 / (1 + e^-l)`, from `e` = e^-|l|.
 #[inline(always)]
-pub(crate) fn sigmoid(l: f32) -> f32 {
-    let e = exp(-l.abs());
+pub(crate) fn sigmoid(l: f32, e: f32) -> f32 {
     let part = if l < 0.0 { e } else { 1.0 };
     part * math::rcp(1.0 + e)
 }
 
-/// `√(max(l, 0) + ln(1 + e^-|l|))`.
+/// `√(max(l, 0) + ln(1 + e^-|l|))`, from `root` = e^(-|l|/2).
 ///
 /// For l < 0 it is e^(l/2) times the root of ln(1 + e^l) / e^l, both of which stay in range where e^l does not.
 #[inline(always)]
-pub(crate) fn sqrt_softplus(l: f32) -> f32 {
-    let root = exp(-0.5 * l.abs());
+pub(crate) fn sqrt_softplus(l: f32, root: f32) -> f32 {
     let e = root * root;
     let (outside, inside) = if l < 0.0 { (root, 1.0) } else { (1.0, e) };
     outside * math::sqrt(math::fma(ln_1p_over(e), inside, l.max(0.0)))
@@ -88,10 +86,4 @@ impl Scores {
         largest: 0.0,
         inverse: 0.0,
     };
-
-    /// `exp(l) / Σ exp`.
-    #[inline(always)]
-    pub(crate) fn softmax(self, l: f32) -> f32 {
-        exp(l - self.largest) * self.inverse
-    }
 }

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::gate;
-use crate::instances::{Gemm, GemmArgs, Purpose};
+use crate::instances::{Gemm, GemmArgs, Loads, Purpose};
 use crate::join::{self, Output, QUAD, Sums};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
 use cuda_std::shared::{self, SharedAddr};
@@ -34,6 +34,8 @@ pub(crate) fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
 const MAX_CLUSTER: usize = 8;
 /// Bytes of an FP32 value.
 const FP32: u64 = 4;
+/// Tokens that go through a gate together, at most.
+const AT_ONCE: u32 = 16;
 
 /// The part of the output that a CTA works at, and who else does.
 #[derive(Clone, Copy)]
@@ -71,6 +73,14 @@ impl<'a> Tile<'a> {
         }
     }
 
+    /// Asks for what a router's gate will read.
+    #[inline(always)]
+    pub(crate) fn prepare<I: Instance>(&self) {
+        if matches!(I::GEMM.purpose, Purpose::Route) {
+            gate::prepare(&self.args.join.gate, self.args.n);
+        }
+    }
+
     /// Chunks `[first, last)` of `chunks` along K that fall to this CTA.
     #[inline(always)]
     pub(crate) fn slice(&self, chunks: u32) -> (u32, u32) {
@@ -99,6 +109,19 @@ impl<'a> Tile<'a> {
         let partial = self.base + const { I::GEMM.tile_offset() as u32 };
         let gate = matches!(I::GEMM.purpose, Purpose::Route) && self.args.join.gate.top_k != 0;
         let joined = gate || self.args.join.slices > 1;
+        // A thread has the same rows for every token, if they are to be scaled.
+        let row = thread::thread_idx_x() % quads * QUAD;
+        const {
+            assert!(
+                !matches!(I::GEMM.purpose, Purpose::Route)
+                    || I::GEMM.threads() as u32 % (I::GEMM.rows() as u32 / QUAD) == 0
+            );
+        }
+        // SAFETY: the host gives n factors, or none.
+        let factors = match const { I::GEMM.purpose } {
+            Purpose::Product => None,
+            Purpose::Route => Some(unsafe { self.factors(row) }),
+        };
 
         // No warp reads a tile any more: the sums take the tiles' place.
         thread::sync_threads();
@@ -129,6 +152,10 @@ impl<'a> Tile<'a> {
             let sum = parts
                 .iter()
                 .fold([0f32; 4], |sum, part| core::array::from_fn(|i| sum[i] + part[i]));
+            let sum = match factors {
+                Some(factors) => core::array::from_fn(|i| sum[i] * factors[i]),
+                None => sum,
+            };
             // SAFETY: the host gives sums and y of these sizes.
             unsafe {
                 if joined {
@@ -173,21 +200,28 @@ impl<'a> Tile<'a> {
         }
     }
 
+    /// What sums of four rows of a router's weights are multiplied by.
+    #[inline(always)]
+    unsafe fn factors(&self, row: u32) -> [f32; 4] {
+        let (rows, scales) = (self.rows_at(row), self.args.join.scales);
+        core::array::from_fn(|i| {
+            if scales != 0 && (i as u32) < rows {
+                // SAFETY: as the caller promises.
+                unsafe { global::load_f32(scales + (u64::from(self.first_row + row) + i as u64) * FP32) }
+            } else {
+                1.0
+            }
+        })
+    }
+
     /// Stores four finished rows of a token to y.
     #[inline(always)]
-    unsafe fn store(&self, token: u32, row: u32, mut sums: [f32; 4]) {
-        let (rows, scales) = (self.rows_at(row), self.args.join.scales);
-        if scales != 0 {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let at = scales + (u64::from(self.first_row + row) + i as u64) * FP32;
-                if (i as u32) < rows {
-                    // SAFETY: the host gives n factors.
-                    *sum *= unsafe { global::load_f32(at) };
-                }
-            }
-        }
+    unsafe fn store(&self, token: u32, row: u32, sums: [f32; 4]) {
         // SAFETY: inside `[m, n]`, and by this thread alone.
-        unsafe { self.output().store_quad(self.index(token, row), sums, rows) };
+        unsafe {
+            self.output()
+                .store_quad(self.index(token, row), sums, self.rows_at(row));
+        }
     }
 
     /// Counts this CTA's contribution to a share of tokens; whoever is last finishes them.
@@ -208,11 +242,12 @@ impl<'a> Tile<'a> {
         if gate {
             let tokens = gate::Tokens {
                 sums: self.sums(),
-                logits: self.output(),
+                logits: self.args.y,
                 experts: self.args.n,
+                gate: &join.gate,
             };
-            let share = (self.first_token + first, self.first_token + last);
-            let warps = (warp::warp_id(), const { I::GEMM.threads() as u32 / warp::WARP_SIZE });
+            let share = (self.first_token + first, self.first_token + last, AT_ONCE);
+            let threads = const { I::GEMM.threads() as u32 };
             let free = const {
                 (
                     I::GEMM.tile_offset() as u32,
@@ -220,7 +255,12 @@ impl<'a> Tile<'a> {
                 )
             };
             // SAFETY: the host gives the gate's arguments; the tiles' part of shared memory has been left by the cluster.
-            unsafe { gate::finish(tokens, join, share, warps, (self.base + free.0, free.1)) };
+            unsafe {
+                match const { I::GEMM.loads } {
+                    Loads::Plain => gate::finish::<4>(tokens, share, threads, (self.base + free.0, free.1)),
+                    _ => gate::finish::<8>(tokens, share, threads, (self.base + free.0, free.1)),
+                }
+            };
             return;
         }
         let quads = const { I::GEMM.rows() as u32 / QUAD };

@@ -288,6 +288,7 @@ impl<'a> Product<'a> {
                         score: Score::Identity as u32,
                         flags: 0,
                         groups: 1,
+                        group_size: n as u32,
                         groups_kept: 1,
                         scale: 1.0,
                     },

@@ -153,7 +153,7 @@ impl RawRouter {
                 scales: self.factors,
                 slices: 1,
                 serial: 1,
-                gate: gate_args(call.config, (mask, ids, weights)),
+                gate: gate_args(call.config, self.experts, (mask, ids, weights)),
             },
         };
         let grid = self.instance.grid(m, self.experts).expect("a grid");
@@ -206,7 +206,11 @@ impl RawRouter {
 }
 
 /// A gate's arguments for addresses of the mask, the ids and the weights.
-pub fn gate_args(config: Option<&RouterConfig>, (token_mask, ids, weights): (u64, u64, u64)) -> GateArgs {
+pub fn gate_args(
+    config: Option<&RouterConfig>,
+    experts: usize,
+    (token_mask, ids, weights): (u64, u64, u64),
+) -> GateArgs {
     let Some(config) = config else {
         return NO_GATE;
     };
@@ -226,6 +230,7 @@ pub fn gate_args(config: Option<&RouterConfig>, (token_mask, ids, weights): (u64
             | flag(config.renormalize, RENORMALIZE)
             | flag(config.softmax_over_topk, SOFTMAX_OVER_TOPK),
         groups: config.groups as u32,
+        group_size: (experts / config.groups) as u32,
         groups_kept: config.groups_kept.unwrap_or(config.groups) as u32,
         scale: config.scale,
     }

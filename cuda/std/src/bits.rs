@@ -1,4 +1,4 @@
-//! Bytes and bits of registers (PTX ISA §9.7.9.7 `prmt`).
+//! Bytes and bits of registers (PTX ISA §9.7.9.1 `mov`, §9.7.9.7 `prmt`).
 
 use core::arch::asm;
 
@@ -12,4 +12,14 @@ pub fn prmt(a: u32, b: u32, selector: u32) -> u32 {
             out(reg32) chosen, in(reg32) a, in(reg32) b, in(reg32) selector, options(pure, nomem, nostack))
     };
     chosen
+}
+
+/// The value, which the compiler knows no more and takes where it stands (`mov.b32`): a loop to such a bound stays a loop, and what is
+/// computed from it is computed behind it.
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let same: u32;
+    // SAFETY: arithmetic; without `pure`, it stays at its place.
+    unsafe { asm!("mov.b32 {0}, {1};", out(reg32) same, in(reg32) value, options(nomem, nostack)) };
+    same
 }

@@ -34,6 +34,13 @@ pub unsafe fn load_u16_or_zero(address: u64, live: bool) -> u32 {
     value
 }
 
+/// `prefetch.global.L2` (PTX ISA §9.7.9.15): brings the sector at `address` into the L2 cache, if the hardware likes.
+#[inline(always)]
+pub fn prefetch_l2(address: u64) {
+    // SAFETY: a hint, which reads nothing that anybody sees.
+    unsafe { asm!("prefetch.global.L2 [{0}];", in(reg64) address, options(nostack)) };
+}
+
 /// `ld.global.b64`.
 ///
 /// # Safety

@@ -3,6 +3,16 @@
 
 use core::arch::asm;
 
+// As intrinsics, they take constants as they are, where inline assembly would want a register for each.
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.fma.f32"]
+    fn llvm_fma(a: f32, b: f32, c: f32) -> f32;
+    #[link_name = "llvm.maximum.f32"]
+    fn llvm_maximum(a: f32, b: f32) -> f32;
+    #[link_name = "llvm.minimum.f32"]
+    fn llvm_minimum(a: f32, b: f32) -> f32;
+}
+
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident = $instruction:literal;)*) => { $(
         $(#[$doc])*
@@ -30,34 +40,20 @@ unary! {
 /// `fma.rn.f32`: `a · b + c`, rounded once.
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
-    let d: f32;
     // SAFETY: pure arithmetic.
-    unsafe {
-        asm!("fma.rn.f32 {0}, {1}, {2}, {3};", out(reg32) d, in(reg32) a, in(reg32) b, in(reg32) c,
-            options(pure, nomem, nostack))
-    };
-    d
+    unsafe { llvm_fma(a, b, c) }
 }
 
-macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident = $instruction:literal;)*) => { $(
-        $(#[$doc])*
-        #[inline(always)]
-        pub fn $name(a: f32, b: f32) -> f32 {
-            let c: f32;
-            // SAFETY: pure arithmetic.
-            unsafe {
-                asm!(concat!($instruction, " {0}, {1}, {2};"), out(reg32) c, in(reg32) a, in(reg32) b,
-                    options(pure, nomem, nostack))
-            };
-            c
-        }
-    )* };
+/// `max.NaN.f32`: the larger; NaN where either is.
+#[inline(always)]
+pub fn max_or_nan(a: f32, b: f32) -> f32 {
+    // SAFETY: pure arithmetic.
+    unsafe { llvm_maximum(a, b) }
 }
 
-binary! {
-    /// `max.NaN.f32`: the larger; NaN where either is.
-    max_or_nan = "max.NaN.f32";
-    /// `min.NaN.f32`: the smaller; NaN where either is.
-    min_or_nan = "min.NaN.f32";
+/// `min.NaN.f32`: the smaller; NaN where either is.
+#[inline(always)]
+pub fn min_or_nan(a: f32, b: f32) -> f32 {
+    // SAFETY: pure arithmetic.
+    unsafe { llvm_minimum(a, b) }
 }

@@ -45,19 +45,25 @@ pub unsafe fn store_v4(address: SharedAddr, values: [u32; 4]) {
     };
 }
 
-/// `ld.shared.v2.b64`.
+/// Eight `ld.shared.v2.b64`, together: sixteen values that lie one after the other.
 ///
 /// # Safety
-/// As for [`load_v4`].
+/// `address` is a multiple of 16 and its 128 bytes were written before by this thread or by one ordered before it.
 #[inline(always)]
-pub unsafe fn load_v2_u64(address: SharedAddr) -> [u64; 2] {
-    let (a, b): (u64, u64);
+pub unsafe fn load_16_u64(address: SharedAddr) -> [u64; 16] {
+    let (a, b, c, d, e, f, g, h): (u64, u64, u64, u64, u64, u64, u64, u64);
+    let (i, j, k, l, m, n, o, p): (u64, u64, u64, u64, u64, u64, u64, u64);
     // SAFETY: as the caller promises.
     unsafe {
-        asm!("ld.shared.v2.b64 {{{0}, {1}}}, [{2}];", out(reg64) a, out(reg64) b, in(reg32) address,
-            options(readonly, nostack))
+        asm!("ld.shared.v2.b64 {{{0}, {1}}}, [{16}];", "ld.shared.v2.b64 {{{2}, {3}}}, [{16}+16];",
+            "ld.shared.v2.b64 {{{4}, {5}}}, [{16}+32];", "ld.shared.v2.b64 {{{6}, {7}}}, [{16}+48];",
+            "ld.shared.v2.b64 {{{8}, {9}}}, [{16}+64];", "ld.shared.v2.b64 {{{10}, {11}}}, [{16}+80];",
+            "ld.shared.v2.b64 {{{12}, {13}}}, [{16}+96];", "ld.shared.v2.b64 {{{14}, {15}}}, [{16}+112];",
+            out(reg64) a, out(reg64) b, out(reg64) c, out(reg64) d, out(reg64) e, out(reg64) f, out(reg64) g, out(reg64) h,
+            out(reg64) i, out(reg64) j, out(reg64) k, out(reg64) l, out(reg64) m, out(reg64) n, out(reg64) o, out(reg64) p,
+            in(reg32) address, options(readonly, nostack))
     };
-    [a, b]
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
 }
 
 /// `ld.shared.v2.b32`.
@@ -94,6 +100,19 @@ pub unsafe fn load_f32(address: SharedAddr) -> f32 {
 pub unsafe fn store_f32(address: SharedAddr, value: f32) {
     // SAFETY: as the caller promises.
     unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
+}
+
+/// `st.shared.b64` where `live`.
+///
+/// # Safety
+/// Where `live`, `address` is a multiple of 8 inside this CTA's shared memory, and no other thread touches it unordered.
+#[inline(always)]
+pub unsafe fn store_u64_if(address: SharedAddr, value: u64, live: bool) {
+    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.shared.b64 [{0}], {1}; }}",
+            in(reg32) address, in(reg64) value, in(reg32) u32::from(live), options(nostack))
+    };
 }
 
 macro_rules! word_accesses {

@@ -23,6 +23,9 @@ pub struct Device {
     pub reduction: f64,
     /// Microseconds that it takes to put sums together in global memory: to add them, to count, and to read them again.
     pub join: f64,
+    /// Microseconds that a CTA takes to choose experts for one more token of each of its warps: instructions of the machine code, counted, not
+    /// timed.
+    pub choice: f64,
     /// Microseconds that each slice of K adds to that, as all add to the same sums.
     pub slice: f64,
     /// Microseconds that a multiprocessor takes to bring a unit of BF16 weights into the order of K: the instructions of the machine code,
@@ -72,6 +75,7 @@ impl Device {
         cta: 0.8,
         reduction: 0.15,
         join: 0.9,
+        choice: 0.35,
         slice: 0.05,
         bf16_unit: 0.015,
         window12_unit: 0.03,
@@ -99,6 +103,7 @@ impl Device {
             l2_bytes: told.l2_bytes.filter(|&bytes| bytes > 0).unwrap_or(reference.l2_bytes),
             in_flight: reference.in_flight * memory,
             products: reference.products * clock,
+            choice: reference.choice / clock,
             bf16_unit: reference.bf16_unit / clock,
             window12_unit: reference.window12_unit / clock,
             ..reference

@@ -5,10 +5,11 @@
 //! * the longest of four streams: tiles from L2 into the busiest multiprocessor, weights from memory, the tensor cores' work there, and what
 //!   it takes to bring packed units into the order of K;
 //! * a start for each wave of CTAs;
-//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that.
+//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that;
+//! * a router's choice of experts.
 
-use super::{Device, Division, FEW_TOKENS, Kernel, Op, Reason, Request};
-use kernels_gpu::instances::{Format, Gemm, Loads};
+use super::{Device, Division, FEW_TOKENS, Op, Reason, Request};
+use kernels_gpu::instances::{Format, Gemm, Loads, WARP};
 use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
 
 /// The most slices of K that a plan makes.
@@ -119,13 +120,21 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     let decoded = on_busiest as f64 * (cta_groups * instance.warps) as f64 * unit;
 
     let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
-    let joined = match (slices, Kernel::Gemm(*division).op()) {
+    let chosen = match request.op {
+        Op::Project => 0.0,
+        Op::Route => {
+            // A CTA chooses for its share of the tile's tokens, with all its warps.
+            let share = m.min(instance.tokens()).div_ceil(cluster);
+            device.choice * share.div_ceil(instance.threads() / WARP) as f64
+        }
+    };
+    let joined = match (slices, request.op) {
         (1, Op::Project) => 0.0,
         (1, Op::Route) => device.join,
         (slices, _) => device.join + device.slice * slices as f64,
     };
     let streams = tiles_in.max(weights_in).max(multiplied).max(decoded);
-    streams + waves * device.cta + device.reduction_of(cluster) + joined
+    streams + waves * device.cta + device.reduction_of(cluster) + joined + chosen
 }
 
 #[cfg(test)]

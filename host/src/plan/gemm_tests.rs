@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{LeftOut, kernels, plan, plan_with};
+use crate::plan::{Kernel, LeftOut, kernels, plan, plan_with};
 use crate::{Error, Shape};
 use kernels_gpu::instances::{GEMM, PLAIN_GEMM, Purpose, gemms};
 

@@ -270,6 +270,7 @@ pub const NO_GATE: GateArgs = GateArgs {
     score: 0,
     flags: 0,
     groups: 1,
+    group_size: 0,
     groups_kept: 1,
     scale: 1.0,
 };

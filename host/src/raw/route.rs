@@ -210,7 +210,7 @@ impl Kernels {
         while first < call.m {
             let m = memory.workspace.max_tokens.min(call.m - first);
             let part = call.part(first, m, memory.shape.n(), top_k);
-            let gate = gate.map_or(NO_GATE, |gate| gate_args(gate, memory.bias, &part));
+            let gate = gate.map_or(NO_GATE, |gate| gate_args(gate, memory, &part));
             let request = memory.request(&part);
             let plan = match kernel {
                 Some(kernel) => plan_with(kernel, &request, &self.device),
@@ -287,10 +287,10 @@ impl Kernels {
     }
 }
 
-fn gate_args(gate: &Gate, bias: CUdeviceptr, call: &RouteCall) -> GateArgs {
+fn gate_args(gate: &Gate, memory: &RouterMemory<'_>, call: &RouteCall) -> GateArgs {
     let flag = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
     GateArgs {
-        bias: if gate.bias.is_some() { bias } else { 0 },
+        bias: if gate.bias.is_some() { memory.bias } else { 0 },
         token_mask: call.token_mask,
         ids: call.ids,
         weights: call.weights,
@@ -300,6 +300,7 @@ fn gate_args(gate: &Gate, bias: CUdeviceptr, call: &RouteCall) -> GateArgs {
             | flag(gate.renormalize, RENORMALIZE)
             | flag(gate.softmax_over_topk, SOFTMAX_OVER_TOPK),
         groups: gate.groups as u32,
+        group_size: (memory.shape.n() / gate.groups.max(1)) as u32,
         groups_kept: gate.groups_kept as u32,
         scale: gate.scale,
     }

@@ -12,9 +12,11 @@ pub const MAX_GROUPS: usize = 32;
 /// Experts that a warp works on at once.
 pub const GATE_TILE: usize = 256;
 
-/// Bytes of shared memory that a warp needs to finish a token: for every expert a logit and a pair of words, and a pair per lane.
+/// Bytes of shared memory that a token takes: for every expert that a power of two has room for, and at least a tile of them, a logit, a
+/// key and a pair of words; a pair per lane; and four words.
 pub const fn gate_bytes(experts: usize) -> usize {
-    experts.div_ceil(GATE_TILE) * GATE_TILE * 12 + WARP * 8
+    let room = experts.next_power_of_two();
+    (if room > GATE_TILE { room } else { GATE_TILE }) * 16 + WARP * 8 + 16
 }
 
 /// What the election of the last CTA adds to an entry.
@@ -26,12 +28,14 @@ pub(super) const ELECTION_COUNTS: Counts = Counts {
 
 /// What the election of the last CTA and a gate add to an entry.
 pub(super) const GATE_COUNTS: Counts = Counts {
+    // Between what is done with experts and with tokens, three for scores that need one another; and between batches of tokens.
+    bar_sync: 4,
     // Half of them keep loads together.
-    bar_warp_sync: 17,
-    // For softmax five to add up, two to join the parts of a group, and one over the chosen.
-    shfl_sync: 8,
-    // A bound, and a place for each slot of a tile.
-    vote_sync: 9,
+    bar_warp_sync: 13,
+    // For softmax five to add up, two to join the parts of a group, five to compare groups, and one over the chosen.
+    shfl_sync: 13,
+    // Groups that stay, a bound, and a place for each slot of a tile.
+    vote_sync: 10,
     redux_sync: 2,
     ..ELECTION_COUNTS
 };
@@ -78,6 +82,8 @@ pub struct GateArgs {
     pub flags: u32,
     /// Groups of experts, 1 for no groups. They are equally large.
     pub groups: u32,
+    /// Experts of a group.
+    pub group_size: u32,
     /// Groups to keep.
     pub groups_kept: u32,
     /// Factor on the weights.

@@ -341,10 +341,11 @@ impl Gemv {
             cluster: self.cluster,
             tensor_maps: 0,
             counts: Counts {
-                bar_sync: match self.ending {
-                    Ending::Store => 1,
-                    Ending::Route => 2,
-                },
+                bar_sync: gate.bar_sync
+                    + match self.ending {
+                        Ending::Store => 1,
+                        Ending::Route => 2,
+                    },
                 bar_warp_sync: 2 + gate.bar_warp_sync,
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,
