@@ -37,9 +37,10 @@ pub(super) fn unwise(instance: &Gemv, request: &Request, product: bool, tokens: 
     }
 }
 
-/// The least number of tokens at a time that are all at once, else the greatest.
+/// Of the instances that load x as it lies, the least number of tokens at a time that are all at once, else the greatest.
 pub(super) fn suitable_tokens(request: &Request) -> Option<usize> {
-    let sizes = || instances(request).iter().map(Gemv::tokens);
+    let loads_well = |i: &&Gemv| (i.x_values >= WIDE_X) == request.x_wide();
+    let sizes = || instances(request).iter().filter(loads_well).map(Gemv::tokens);
     let all_at_once = sizes().filter(|&tokens| tokens >= request.m).min();
     all_at_once.or_else(|| sizes().max())
 }
