@@ -1,15 +1,12 @@
 //! `emulated-driver`: the emulated CUDA driver as a library that any program finds under the name of NVIDIA's.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::{paths, peers};
+use crate::{cargo, paths, peers};
 
 /// The package that is the library.
 const PACKAGE: &str = "hopper-cuda-library";
@@ -38,7 +35,7 @@ pub(crate) fn run(out: Option<PathBuf>, test: bool) -> Result<()> {
 /// Builds the library; the folder that it is in.
 fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     let out = out.unwrap_or_else(|| paths::root().join("target/emulated-driver"));
-    let built = library(&messages(&["build", "--release", "--package", PACKAGE])?)
+    let built = library(cargo::built(&["build", "--release", "--package", PACKAGE])?)
         .with_context(|| format!("cargo has built no library of {PACKAGE}; it can be built on Linux"))?;
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
     let out = out
@@ -60,28 +57,6 @@ fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Result
     make(to).with_context(failed)
 }
 
-/// Cargo, in the repository.
-pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
-    cargo.current_dir(paths::root()).env_remove("CUDA_LIBRARY_PATH");
-    cargo
-}
-
-/// Runs cargo, and gives its messages.
-fn messages(arguments: &[&str]) -> Result<String> {
-    let output = cargo()
-        .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("`cargo {}` failed ({})", arguments.join(" "), output.status);
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// One of cargo's messages: a target that was built.
 #[derive(Deserialize)]
 struct Built {
@@ -94,12 +69,9 @@ struct Target {
     crate_types: Vec<String>,
 }
 
-/// The shared library among cargo's messages, a JSON object a line.
-fn library(messages: &str) -> Option<PathBuf> {
-    let built = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Built>(line).ok());
-    let libraries = built.filter(|built| built.target.crate_types == ["cdylib"]);
+/// The shared library among what cargo has built.
+fn library(built: Vec<Built>) -> Option<PathBuf> {
+    let libraries = built.into_iter().filter(|built| built.target.crate_types == ["cdylib"]);
     libraries
         .flat_map(|built| built.filenames)
         .find(|file| file.extension().is_some_and(|end| end == "so"))
@@ -120,7 +92,10 @@ mod tests {
             message("cdylib", "/t/libhopper.so"),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ];
-        assert_eq!(library(&messages.join("\n")), Some(PathBuf::from("/t/libhopper.so")));
-        assert_eq!(library(&messages[..2].join("\n")), None);
+        assert_eq!(
+            library(cargo::parse(&messages.join("\n"))),
+            Some(PathBuf::from("/t/libhopper.so"))
+        );
+        assert_eq!(library(cargo::parse(&messages[..2].join("\n"))), None);
     }
 }

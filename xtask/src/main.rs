@@ -2,6 +2,7 @@
 
 mod build_ptx;
 mod bundle;
+mod cargo;
 mod emulated_driver;
 mod foreign;
 mod lint_ptx;

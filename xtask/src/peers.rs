@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::emulated_driver::cargo;
+use crate::cargo::cargo;
 use crate::paths;
 
 /// The package whose tests are such programs.

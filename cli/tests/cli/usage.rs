@@ -101,15 +101,15 @@ fn what_is_not_there_yet_says_what_is() {
     assert!(line.contains("nvfp4") && line.contains("window12"), "{line}");
 }
 
+/// What `info` says against a variable's value.
+fn refusal(variable: &str, value: &str) -> String {
+    let run = hopper_proj(&["info"]).env(variable, value).assert().code(1);
+    String::from_utf8(run.get_output().stderr.clone()).unwrap()
+}
+
 #[test]
 fn an_unknown_driver_in_the_environment_is_named() {
-    let output = hopper_proj(&["info"])
-        .env("HOPPER_PROJ_DEVICE", "tpu")
-        .assert()
-        .code(1)
-        .get_output()
-        .clone();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = refusal("HOPPER_PROJ_DEVICE", "tpu");
     assert!(
         stderr.contains("tpu") && stderr.contains("HOPPER_PROJ_DEVICE"),
         "{stderr}"
@@ -118,13 +118,7 @@ fn an_unknown_driver_in_the_environment_is_named() {
 
 #[test]
 fn a_variable_that_asks_for_explanations_in_other_words_is_an_error() {
-    let output = hopper_proj(&["info"])
-        .env("HOPPER_PROJ_EXPLAIN", "yes")
-        .assert()
-        .code(1)
-        .get_output()
-        .clone();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = refusal("HOPPER_PROJ_EXPLAIN", "yes");
     assert!(
         stderr.starts_with("error: HOPPER_PROJ_EXPLAIN is `yes`") && stderr.trim_end().lines().count() == 1,
         "{stderr}"

@@ -1,15 +1,14 @@
 //! `bundle`: one folder with all that a GPU machine without Rust needs to check and to measure the project.
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::paths;
+use crate::{cargo, paths};
 
 /// Packages whose tests use a device. Those of the others want a compiler, or nothing of a GPU.
 const TESTED: [&str; 3] = ["host", "cli", "tests"];
@@ -68,30 +67,14 @@ impl Built {
     }
 }
 
-/// Runs cargo, and gives what it says of the programs that it has built, or found built.
+/// The programs that cargo has built, or found built.
 fn executables(arguments: &[&str]) -> Result<Vec<Built>> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let output = Command::new(cargo)
-        .current_dir(paths::root())
-        // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
-        .env_remove("CUDA_LIBRARY_PATH")
-        .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("`cargo {}` failed ({})", arguments.join(" "), output.status);
-    }
-    Ok(programs(&String::from_utf8_lossy(&output.stdout)))
+    Ok(programs(cargo::built(arguments)?))
 }
 
-/// The programs among cargo's messages, a JSON object a line.
-fn programs(messages: &str) -> Vec<Built> {
-    let built = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Built>(line).ok());
-    built.filter(|built| built.executable.is_some()).collect()
+fn programs(mut built: Vec<Built>) -> Vec<Built> {
+    built.retain(|built| built.executable.is_some());
+    built
 }
 
 fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
@@ -180,6 +163,7 @@ fn try_out(bundle: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Stdio;
 
     fn message(package: &str, name: &str, test: bool, executable: &str) -> String {
         format!(
@@ -198,7 +182,7 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
             "not JSON".to_owned(),
         ];
-        let built = programs(&messages.join("\n"));
+        let built = programs(cargo::parse(&messages.join("\n")));
         let names: Vec<String> = built.iter().filter_map(Built::name).collect();
         assert_eq!(names, ["tests-faults", "host-hopper_proj"]);
         assert_eq!(built.len(), 4);

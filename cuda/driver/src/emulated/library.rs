@@ -32,7 +32,7 @@ pub(super) struct LibraryKernel {
     /// As its library.
     pub(super) context: usize,
     name: CString,
-    library: Weak<Library>,
+    owner: Weak<Library>,
 }
 
 fn find(library: CUlibrary) -> Answer<Arc<Library>> {
@@ -43,7 +43,7 @@ fn find(library: CUlibrary) -> Answer<Arc<Library>> {
 fn find_kernel(kernel: CUkernel) -> Answer<(Arc<LibraryKernel>, Arc<Library>)> {
     ready()?;
     let kernel = STATE.find::<LibraryKernel>(kernel.addr())?;
-    let library = kernel.library.upgrade().ok_or(Code::INVALID_HANDLE)?;
+    let library = kernel.owner.upgrade().ok_or(Code::INVALID_HANDLE)?;
     Ok((kernel, library))
 }
 
@@ -74,7 +74,7 @@ impl Library {
         let kernel = LibraryKernel {
             context: 0,
             name: CString::new(name).map_err(|_| Code::NOT_FOUND)?,
-            library: Arc::downgrade(self),
+            owner: Arc::downgrade(self),
         };
         STATE.insert(handle, Arc::new(kernel));
         kernels.insert(name.to_owned(), handle);
@@ -89,21 +89,19 @@ pub(super) fn function_of(kernel: usize, context: &Context) -> Answer<Arc<Functi
     STATE.find(library.module(context)?.kernel(name)?)
 }
 
+/// Options as the caller gives them: which, their values, and how many.
+type Options = (*mut c_uint, *mut *mut c_void, c_uint);
+
 /// Loads a library.
 ///
 /// # Safety
 ///
 /// As [`load_data`].
-#[allow(clippy::too_many_arguments)]
 unsafe fn load(
     library: *mut CUlibrary,
     text: impl FnOnce() -> Result<String, Refusal>,
-    jit_options: *mut c_uint,
-    jit_values: *mut *mut c_void,
-    jit_count: c_uint,
-    options: *mut c_uint,
-    values: *mut *mut c_void,
-    count: c_uint,
+    (jit_options, jit_values, jit_count): Options,
+    (options, values, count): Options,
 ) -> Answer {
     ready()?;
     if library.is_null() || (count > 0 && (options.is_null() || values.is_null())) {
@@ -152,12 +150,8 @@ pub(crate) unsafe fn load_data(
         load(
             library,
             text,
-            jit_options,
-            jit_values,
-            jit_count,
-            options,
-            values,
-            count,
+            (jit_options, jit_values, jit_count),
+            (options, values, count),
         )
     }
 }
@@ -182,12 +176,8 @@ pub(crate) unsafe fn load_file(
         load(
             library,
             text,
-            jit_options,
-            jit_values,
-            jit_count,
-            options,
-            values,
-            count,
+            (jit_options, jit_values, jit_count),
+            (options, values, count),
         )
     }
 }
@@ -207,7 +197,7 @@ pub(crate) unsafe fn unload(library: CUlibrary) -> Answer {
         }
     }
     let own = Arc::downgrade(&library);
-    STATE.remove_all(|object| matches!(object, Object::LibraryKernel(kernel) if kernel.library.ptr_eq(&own)));
+    STATE.remove_all(|object| matches!(object, Object::LibraryKernel(kernel) if kernel.owner.ptr_eq(&own)));
     Ok(())
 }
 
