@@ -6,7 +6,7 @@ use cudarc::driver::sys::{
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use half::bf16;
-use hopper_proj::plan::plan_with;
+use hopper_proj::plan::{Device, Kernel, Op, plan_with};
 use hopper_proj::weights::bf16::pack;
 use hopper_proj::{Request, Shape, reference};
 use kernels_gpu::instances::{Format, GEMV_BF16, GemvArgs};
@@ -180,8 +180,9 @@ fn the_gemv_that_ships_runs() -> std::result::Result<(), Box<dyn std::error::Err
         .iter()
         .find(|instance| instance.cluster == 1)
         .ok_or("a kernel without clusters")?;
-    let plan = plan_with(instance, &Request::new(Format::Bf16, shape, m, 0))?.ok_or("a launch")?;
-    let kernel = function(&context, KERNELS, plan.instance.name)?;
+    let request = Request::new(Op::Project, Format::Bf16, shape, m);
+    let plan = plan_with(&Kernel::Gemv(instance), &request, &Device::H200)?.ok_or("a launch")?;
+    let kernel = function(&context, KERNELS, plan.kernel.name())?;
     let shared = i32::try_from(plan.shared_bytes)?;
     kernel.set_attribute(
         CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
