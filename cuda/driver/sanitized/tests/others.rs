@@ -1,5 +1,8 @@
 //! Tests that are given threads by the driver, and by the test harness, which runs them beside each other.
 
+// Each of these files brings what it shares with the others.
+#![allow(clippy::duplicate_mod)]
+
 #[path = "../../tests/capture_rules.rs"]
 mod capture_rules;
 #[path = "../../tests/captures.rs"]

@@ -17,7 +17,7 @@ macro_rules! make {
         }
     }};
 }
-pub(self) use make;
+use make;
 
 /// A code that may be any.
 pub(super) fn ignore(_: CUresult) {}
