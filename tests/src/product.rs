@@ -34,7 +34,7 @@ pub struct Operands {
 /// How the work is divided and joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Division {
-    /// CTAs per cluster.
+    /// Parts of K that a cluster has: as many CTAs, times those that share x.
     pub cluster: usize,
     /// Slices of K.
     pub slices: usize,
@@ -49,7 +49,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// One CTA per tile, an FP32 result.
+    /// All of K to a CTA, an FP32 result.
     pub const NONE: Division = Division {
         cluster: 1,
         slices: 1,
@@ -58,6 +58,17 @@ impl Division {
         top_k: 0,
         overlaps: false,
     };
+
+    /// CTAs per cluster.
+    fn ctas(&self, instance: &Gemm) -> usize {
+        self.cluster * instance.sharing
+    }
+}
+
+/// The parts of K that clusters of an instance can have.
+pub fn clusters(instance: &Gemm) -> Vec<usize> {
+    let sizes = [1, 2, 4, 8].into_iter();
+    sizes.filter(|parts| parts * instance.sharing <= 8).collect()
 }
 
 /// The code of a failed call, and the story.
@@ -255,7 +266,7 @@ impl<'a> Product<'a> {
             16,
         );
         let grid = instance
-            .grid(m, n, division.cluster, division.slices)
+            .grid(m, n, division.ctas(instance), division.slices)
             .expect("a grid within bounds");
         let counters = Region::new(&vec![0; 4 * Gemm::counters(grid) as usize], 16);
         let factors = operands.factors.as_ref().map_or(0, |factors| {
@@ -324,6 +335,11 @@ impl<'a> Product<'a> {
         self
     }
 
+    /// The allocation of x.
+    pub fn x_memory(&self) -> u64 {
+        self.x.start
+    }
+
     /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
     pub fn packed_memory(&self) -> [u64; 3] {
         self.units
@@ -341,11 +357,12 @@ impl<'a> Product<'a> {
     /// Launches the kernel.
     pub fn launch(&self) -> Result<(), Failure> {
         let (instance, division) = (self.instance, self.division);
-        let grid = instance.grid(self.operands.m, self.operands.n, division.cluster, division.slices);
+        let cluster = division.ctas(instance);
+        let grid = instance.grid(self.operands.m, self.operands.n, cluster, division.slices);
         let launch = Launch {
             grid: [0, 0],
             threads: instance.threads() as u32,
-            cluster: division.cluster as u32,
+            cluster: cluster as u32,
             shared: instance.shared_bytes() as u32,
             overlaps: division.overlaps,
         };

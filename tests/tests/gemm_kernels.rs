@@ -5,7 +5,7 @@ use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
 use hopper_proj::reference;
 use hopper_proj::weights::split::Split;
 use hopper_proj_tests::driver::{Function, Module, OwnContext};
-use hopper_proj_tests::product::{Division, Operands, Product};
+use hopper_proj_tests::product::{Division, Operands, Product, clusters};
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn operands(values: &mut Values, instance: &Gemm, [m, n, k]: [usize; 3]) -> Operands {
@@ -59,11 +59,11 @@ fn check(product: &Product<'_>, exact: &[f64], division: Division) -> Vec<f32> {
 }
 
 /// Every size of clusters, every number of slices in either ending, and results of both types.
-fn divisions(values: &mut Values) -> Vec<Division> {
-    const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
-    let mut divisions: Vec<Division> = CLUSTERS
-        .into_iter()
-        .map(|cluster| Division {
+fn divisions(values: &mut Values, instance: &Gemm) -> Vec<Division> {
+    let clusters = clusters(instance);
+    let mut divisions: Vec<Division> = clusters
+        .iter()
+        .map(|&cluster| Division {
             cluster,
             ..Division::NONE
         })
@@ -71,7 +71,7 @@ fn divisions(values: &mut Values) -> Vec<Division> {
     for slices in 2..=4 {
         for serial in [false, true] {
             divisions.push(Division {
-                cluster: CLUSTERS[values.below(4)],
+                cluster: clusters[values.below(clusters.len())],
                 slices,
                 serial,
                 ..Division::NONE
@@ -100,7 +100,7 @@ fn every_instance_in_every_division() {
     for instance in gemms() {
         let _context = OwnContext::new();
         let function = function(instance);
-        for division in divisions(&mut values) {
+        for division in divisions(&mut values, instance) {
             let sizes = [33 + values.below(110), 1 + values.below(150), 1 + values.below(500)];
             let operands = operands(&mut values, instance, sizes);
             let product = Product::new(function, instance, &operands, division);

@@ -3,7 +3,8 @@
 //! A product takes
 //!
 //! * the longest of four streams: tiles from L2 into the busiest multiprocessor, weights from memory, the tensor cores' work there, and what
-//!   it takes to bring packed units into the order of K;
+//!   it takes to bring packed units into the order of K. x that CTAs share leaves L2 once for all of them; tiles of rows that are there only to
+//!   bring their part of it count as the others do;
 //! * a start for each wave of CTAs;
 //! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that;
 //! * a router's choice of experts.
@@ -21,9 +22,14 @@ const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
 /// CTAs per cluster that a launch may have.
 pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
+/// Whether an instance can run in clusters of so many CTAs.
+pub(super) fn runs_in(instance: &Gemm, cluster: usize) -> bool {
+    CLUSTERS.contains(&cluster) && cluster.is_multiple_of(instance.sharing)
+}
+
 /// The divisions of an instance that are considered. The first one is of nothing.
 pub(super) fn divisions(instance: &'static Gemm) -> impl Iterator<Item = Division> {
-    let clusters = CLUSTERS.into_iter();
+    let clusters = CLUSTERS.into_iter().filter(|&cluster| runs_in(instance, cluster));
     clusters.flat_map(move |cluster| {
         SLICES.into_iter().map(move |slices| Division {
             instance,
@@ -51,7 +57,7 @@ pub(super) fn unfit(instance: &Gemm, request: &Request, device: &Device) -> Opti
 
 /// Why a division of an instance that fits cannot serve a request, if it cannot.
 pub(super) fn unfit_division(division: &Division, request: &Request) -> Option<Reason> {
-    if !CLUSTERS.contains(&division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
+    if !runs_in(division.instance, division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
         return Some(Reason::Division);
     }
     (division.slices > 1 && request.op == Op::Project).then_some(Reason::NoWorkspace)
@@ -67,7 +73,7 @@ pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> O
         Loads::Units(_) if by_rows => return Some(Reason::RowMajorKept),
         _ => {}
     }
-    let parts = division.cluster * division.slices;
+    let parts = division.instance.parts(division.cluster) * division.slices;
     (parts > 1 && parts > request.shape.k().div_ceil(UNIT_K)).then_some(Reason::ShortK)
 }
 
@@ -80,17 +86,22 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     } = *division;
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m);
     let multiprocessors = device.multiprocessors.max(1);
-    let row_tiles = n.div_ceil(instance.rows());
+    let row_tiles = instance.row_tiles(n);
     let token_tiles = m.div_ceil(instance.tokens());
-    let parts = cluster * slices;
+    let parts = instance.parts(cluster) * slices;
     let ctas_of_tokens = row_tiles.saturating_mul(parts);
     let on_busiest = ctas_of_tokens.saturating_mul(token_tiles).div_ceil(multiprocessors);
     let together = on_busiest.min(instance.min_ctas) as f64;
 
     let cta_groups = k.div_ceil(UNIT_K).div_ceil(parts);
-    let cta_bytes = (cta_groups * instance.stage_bytes() / instance.groups) as f64;
-    let in_flight = together * cta_bytes.min((instance.stages * instance.stage_bytes()) as f64);
-    let tiles_in = on_busiest as f64 * cta_bytes / (device.l2 * (in_flight / device.in_flight).min(1.0));
+    // What a CTA sends for is read from L2 once, and arrives once in each of those that share it. L2 can give less to all multiprocessors than
+    // these can take in, so that either may be the limit.
+    let stage_bytes = instance.stage_bytes();
+    let bytes_read = stage_bytes - instance.groups * (instance.x_tile_bytes() - instance.x_tile_bytes() / instance.sharing);
+    let of_cta = |bytes: usize| (cta_groups * bytes / instance.groups) as f64;
+    let in_flight = together * of_cta(bytes_read).min((instance.stages * bytes_read) as f64);
+    let read = of_cta(bytes_read) / (device.l2 * (in_flight / device.in_flight).min(1.0));
+    let tiles_in = on_busiest as f64 * read.max(of_cta(stage_bytes) / device.port);
 
     let bytes_per_weight = match instance.loads {
         Loads::Tensor | Loads::Plain => (2 * instance.terms) as f64,
@@ -124,7 +135,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         Op::Project => 0.0,
         Op::Route => {
             // A CTA chooses for its share of the tile's tokens, with all its warps.
-            let share = m.min(instance.tokens()).div_ceil(cluster);
+            let share = m.min(instance.tokens()).div_ceil(instance.parts(cluster));
             device.choice * share.div_ceil(instance.threads() / WARP) as f64
         }
     };

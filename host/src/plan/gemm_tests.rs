@@ -64,7 +64,7 @@ fn what_does_not_fit_is_refused_in_words() {
     for (division, request, words) in [
         (with(product, 1, 1), base, "another operation"),
         (with(route(3), 1, 1), base, "another format"),
-        (with(route(2), 3, 1), base, "clusters of 1, 2, 4 or 8"),
+        (with(route(2), 3, 1), base, "clusters of 1, 2, 4 or 8 CTAs"),
         (with(route(2), 1, 0), base, "1 to 16 slices"),
         (with(route(2), 1, 17), base, "1 to 16 slices"),
         (with(route(2), 1, 1), base.row_major(false), "no copy is kept"),
