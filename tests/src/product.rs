@@ -1,6 +1,6 @@
 //! Matrix products for many tokens, launched as they are, in the context that is current.
 
-use crate::driver::{self, Function, Launch};
+use crate::driver::{self, Function, Launch, Module, OwnContext};
 use hopper_cuda_driver::{emulated, ffi};
 use hopper_proj::bf16;
 use hopper_proj::instances::{
@@ -85,6 +85,7 @@ pub struct Product<'a> {
     args: PlainGemmArgs,
     units: Option<Packed>,
     x: Region,
+    row_major: u64,
     y: Region,
     ids: Region,
     weights: Region,
@@ -315,6 +316,7 @@ impl<'a> Product<'a> {
             args,
             units,
             x,
+            row_major: weights.start,
             y,
             ids,
             weights: chosen,
@@ -338,6 +340,11 @@ impl<'a> Product<'a> {
     /// The allocation of x.
     pub fn x_memory(&self) -> u64 {
         self.x.start
+    }
+
+    /// The allocation of the weights, packed where the kernel takes them so.
+    pub fn weight_memory(&self) -> u64 {
+        self.units.map_or(self.row_major, |packed| packed.units.start)
     }
 
     /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
@@ -405,4 +412,57 @@ impl<'a> Product<'a> {
         let zeros = |bytes: Vec<u8>| bytes.iter().all(|&byte| byte == 0);
         Ok(zeros(self.counters.read()?) && (self.division.serial || zeros(self.sums.read()?)))
     }
+}
+
+/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
+/// and may be predicated; a wait ends at once.
+pub fn without(text: &str, mnemonic: &str, which: usize) -> String {
+    let instead = match mnemonic {
+        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
+        _ => "griddepcontrol.launch_dependents;",
+    };
+    let (start, _) = text
+        .match_indices(mnemonic)
+        .nth(which)
+        .expect("a statement of the kernel");
+    let end = start + text[start..].find(';').expect("a statement ends");
+    format!("{}{instead}{}", &text[..start], &text[end + 1..])
+}
+
+/// Tokens, rows and columns of the two products of a [`chain`]: each CTA of the second has more chunks than the ring has stages, and comes through
+/// every unrolled copy of the loops.
+pub fn chain_sizes(instance: &Gemm) -> [[usize; 3]; 2] {
+    let between = 2 * 64 * (2 * instance.stages + 1);
+    [[40, between, 64], [40, 24, between]]
+}
+
+/// Runs y = x · Wᵀ, z = y · Vᵀ right behind it, and the first again right behind that, by the kernel of this text.
+///
+/// The first has more slices of K than chunks.
+pub fn chain(
+    ptx: &str,
+    instance: &'static Gemm,
+    [first, second]: &[Operands; 2],
+    seed: Option<u64>,
+) -> Result<[Vec<f32>; 2], Failure> {
+    let _context = OwnContext::new();
+    emulated::set_seed(seed);
+    let function = Module::load(ptx).function(instance.name);
+    let division = Division {
+        slices: 2,
+        fp32: false,
+        overlaps: true,
+        ..Division::NONE
+    };
+    let clustered = Division {
+        cluster: 2,
+        slices: 1,
+        ..division
+    };
+    let first = Product::new(function, instance, first, division);
+    let second = Product::new(function, instance, second, clustered).reading(&first);
+    first.launch()?;
+    second.launch()?;
+    first.launch()?;
+    Ok([first.y()?, second.y()?])
 }

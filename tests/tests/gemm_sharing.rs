@@ -2,10 +2,10 @@
 //! can go.
 
 use hopper_cuda_driver::{Choice, emulated, select};
-use hopper_proj::instances::{Gemm, gemms};
+use hopper_proj::instances::{Gemm, Loads, gemms};
 use hopper_proj::reference;
 use hopper_proj_tests::driver::{Function, Module, OwnContext};
-use hopper_proj_tests::product::{Division, Failure, Operands, Product, clusters};
+use hopper_proj_tests::product::{Division, Failure, Operands, Product, chain, chain_sizes, clusters, without};
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn emulated_device() {
@@ -53,10 +53,14 @@ fn bits(product: &Product<'_>) -> Result<Vec<u32>, Failure> {
 /// several tiles.
 fn sizes(values: &mut Values, instance: &Gemm) -> [[usize; 3]; 4] {
     let (rows, tokens) = (instance.rows(), instance.tokens());
-    let k = |values: &mut Values| 2 * values.below(250) + 1;
+    let k = |values: &mut Values| 2 * values.below(200) + 1;
     [
         [tokens / 2, rows / 2 - 1, k(values)],
-        [tokens + 1 + values.below(tokens), rows + 1 + 2 * values.below(20), k(values)],
+        [
+            tokens + 1 + values.below(tokens),
+            rows + 1 + 2 * values.below(20),
+            k(values),
+        ],
         [tokens, (instance.sharing + 1) * rows - 1, k(values)],
         [33, 2 * instance.sharing * rows, k(values)],
     ]
@@ -81,13 +85,23 @@ fn shared_tokens_give_the_same_bits() {
             let products = functions.map(|(function, instance)| Product::new(function, instance, &operands, division));
             let [shared, own] = &products;
             let y = bits(own).unwrap();
-            let exact = reference::project(&operands.x, &operands.terms[0], shape(operands.n, operands.k), operands.m);
+            let exact = reference::project(
+                &operands.x,
+                &operands.terms[0],
+                shape(operands.n, operands.k),
+                operands.m,
+            );
             let y_fp32: Vec<f32> = y.iter().copied().map(f32::from_bits).collect();
             let error = reference::relative_error_fp32(&y_fp32, &exact.unwrap());
             assert!(error <= reference::LOGITS_GOAL, "{own:?}: {error:e}");
-            for seed in [None, Some(1), Some(2), Some(3)] {
+            for seed in [None, Some(1), Some(2)] {
                 emulated::set_seed(seed);
-                assert_eq!(bits(shared).unwrap(), y, "{}, {sizes:?}, {division:?}, seed {seed:?}", instance.name);
+                assert_eq!(
+                    bits(shared).unwrap(),
+                    y,
+                    "{}, {sizes:?}, {division:?}, seed {seed:?}",
+                    instance.name
+                );
                 assert!(shared.workspace_is_clean().unwrap());
             }
             emulated::set_seed(None);
@@ -101,34 +115,117 @@ fn shared_tokens_leave_l2_once_per_group() {
     emulated_device();
     let mut values = Values::fresh();
     for instance in sharing() {
-        let (m, n, k) = (instance.tokens() + 9, (instance.sharing + 1) * instance.rows(), 256);
-        let operands = operands(&mut values, [m, n, k]);
-        let reads = |instance: &'static Gemm| {
-            let _context = OwnContext::new();
-            let division = Division {
-                cluster: 2,
-                ..Division::NONE
+        for tiles in [instance.sharing, instance.sharing + 1] {
+            let (m, n, k) = (instance.tokens() + 9, tiles * instance.rows(), 128);
+            let operands = operands(&mut values, [m, n, k]);
+            let reads = |instance: &'static Gemm| {
+                let _context = OwnContext::new();
+                let division = Division {
+                    cluster: 2,
+                    ..Division::NONE
+                };
+                let product = Product::new(function(instance), instance, &operands, division);
+                emulated::take_counters();
+                product.call().unwrap();
+                let traffic = emulated::take_counters().traffic;
+                let of = |base: u64| traffic.get(&base).map_or(0, |traffic| traffic.read_bytes as usize);
+                (of(product.x_memory()), of(product.weight_memory()))
             };
-            let product = Product::new(function(instance), instance, &operands, division);
-            emulated::take_counters();
-            product.call().unwrap();
-            let counters = emulated::take_counters();
-            let of = |base: u64| counters.traffic.get(&base).map_or(0, |traffic| traffic.read_bytes as usize);
-            let conflicts = counters.load_conflicts + counters.store_conflicts;
-            (of(product.x_memory()), product.packed_memory().map(of), conflicts)
-        };
-        let (tiles, groups) = (n.div_ceil(instance.rows()), n.div_ceil(instance.sharing * instance.rows()));
-        let (shared, weights, conflicts) = reads(instance);
-        let (own, own_weights, _) = reads(alone(instance));
-        let once = m * k * 2;
-        assert_eq!((shared, own), (groups * once, tiles * once), "{}", instance.name);
-        // Tiles beyond the last row read the last rows again.
-        assert!(weights >= own_weights && conflicts == 0, "{}: {weights:?} {own_weights:?}", instance.name);
-        // Where every group is whole, exactly so many times less often.
-        let whole = Operands {
-            n: instance.sharing * instance.rows(),
-            ..crate::operands(&mut values, [m, instance.sharing * instance.rows(), k])
-        };
-        let _ = whole;
+            let (shared, weights) = reads(instance);
+            let (own, own_weights) = reads(alone(instance));
+            let groups = tiles.div_ceil(instance.sharing);
+            assert_eq!(
+                (shared, own),
+                (groups * m * k * 2, tiles * m * k * 2),
+                "{}",
+                instance.name
+            );
+            // Of tiles beyond the last row, packed weights are read as the last row block's.
+            let spare = match instance.loads {
+                Loads::Units(format) => {
+                    (groups * instance.sharing - tiles) * instance.rows() * k / 1024 * format.unit_bytes()
+                }
+                Loads::Tensor | Loads::Plain => 0,
+            };
+            assert_eq!(
+                weights,
+                own_weights + m.div_ceil(instance.tokens()) * spare,
+                "{}",
+                instance.name
+            );
+        }
+    }
+}
+
+/// Statements that order what CTAs that share x do.
+const ORDERING: [&str; 7] = [
+    "mbarrier.init",
+    "mbarrier.arrive.expect_tx",
+    "mbarrier.arrive.release.cluster",
+    "mbarrier.try_wait",
+    "cp.async.bulk.tensor",
+    "barrier.cluster.arrive",
+    "barrier.cluster.wait",
+];
+
+/// What each breaks, and the kernel's text without it.
+fn without_each_statement(whole: &str) -> Vec<(String, String)> {
+    let each = |mnemonic: &'static str| {
+        let count = whole.matches(mnemonic).count();
+        assert!(count > 0, "the kernel has no {mnemonic}");
+        (0..count).map(move |which| (format!("`{mnemonic}` number {which}"), without(whole, mnemonic, which)))
+    };
+    ORDERING.into_iter().flat_map(each).collect()
+}
+
+/// Whole meetings of the cluster, of which an arrival or a wait alone is missed by the other; and scopes: what is released to a CTA alone, or
+/// acquired from it alone, says nothing to others.
+fn without_meetings_and_scopes(whole: &str) -> Vec<(String, String)> {
+    let count = |mnemonic: &str| whole.matches(mnemonic).count();
+    assert_eq!((count("barrier.cluster.arrive"), count("barrier.cluster.wait")), (3, 3));
+    let meetings = (0..3).map(|meeting| {
+        let arrived = without(whole, "barrier.cluster.arrive", meeting);
+        (
+            format!("meeting {meeting}"),
+            without(&arrived, "barrier.cluster.wait", meeting),
+        )
+    });
+    let scopes = [("release", ""), ("release", ".relaxed.cluster"), ("acquire", "")].map(|(order, instead)| {
+        let wide = format!(".{order}.cluster.shared");
+        assert!(whole.contains(&wide));
+        let narrow = whole.replace(&wide, &format!("{instead}.shared"));
+        (format!("`.{order}.cluster`, but `{instead}`"), narrow)
+    });
+    meetings.chain(scopes).collect()
+}
+
+#[test]
+fn nothing_that_orders_the_sharers_can_go() {
+    emulated_device();
+    let mut values = Values::fresh();
+    for (name, every_statement) in [
+        ("gemm_bf16_sm90_w8s6g1n16h2", true),
+        ("gemm_window12_sm90_w4s5g1n32h4", false),
+    ] {
+        let instance = sharing().find(|instance| instance.name == name).expect("an instance");
+        let pair = chain_sizes(instance).map(|sizes| operands(&mut values, sizes));
+        let whole = shipped(&[name]);
+        let right = chain(&whole, instance, &pair, None).unwrap();
+        assert_eq!(chain(&whole, instance, &pair, Some(1)).unwrap(), right);
+        let mut broken = without_meetings_and_scopes(&whole);
+        if every_statement {
+            broken.extend(without_each_statement(&whole));
+        }
+        for (at, (step, ptx)) in broken.into_iter().enumerate() {
+            // What is wrong is found in any interleaving: as the machine's cores have it, and as a seed does.
+            let seed = (at % 2 == 1).then_some(1);
+            let Err((code, story)) = chain(&ptx, instance, &pair, seed) else {
+                panic!("{name} runs without {step}, and nobody complains (seed {seed:?})");
+            };
+            assert!(
+                story.contains(name),
+                "{name} without {step}, seed {seed:?}: {code} {story}"
+            );
+        }
     }
 }

@@ -97,7 +97,8 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     // What a CTA sends for is read from L2 once, and arrives once in each of those that share it. L2 can give less to all multiprocessors than
     // these can take in, so that either may be the limit.
     let stage_bytes = instance.stage_bytes();
-    let bytes_read = stage_bytes - instance.groups * (instance.x_tile_bytes() - instance.x_tile_bytes() / instance.sharing);
+    let bytes_read =
+        stage_bytes - instance.groups * (instance.x_tile_bytes() - instance.x_tile_bytes() / instance.sharing);
     let of_cta = |bytes: usize| (cta_groups * bytes / instance.groups) as f64;
     let in_flight = together * of_cta(bytes_read).min((instance.stages * bytes_read) as f64);
     let read = of_cta(bytes_read) / (device.l2 * (in_flight / device.in_flight).min(1.0));

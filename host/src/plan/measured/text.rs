@@ -142,8 +142,13 @@ fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::resul
     };
     let cluster = number("cluster", division[0], usize::MAX)?;
     if !runs_in(whole.instance, cluster) {
-        let allowed: Vec<usize> = CLUSTERS.into_iter().filter(|&size| runs_in(whole.instance, size)).collect();
-        return Err(format!("`cluster` is {cluster}; for {name} it must be one of {allowed:?}"));
+        let allowed: Vec<usize> = CLUSTERS
+            .into_iter()
+            .filter(|&size| runs_in(whole.instance, size))
+            .collect();
+        return Err(format!(
+            "`cluster` is {cluster}; for {name} it must be one of {allowed:?}"
+        ));
     }
     Ok(Kernel::Gemm(Division {
         cluster,
