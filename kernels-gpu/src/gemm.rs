@@ -14,6 +14,7 @@
 //!
 //! * All terms of a weight meet the same x tile and go into the same sums.
 //! * K is split over the CTAs of a cluster and the slices of the grid; [`crate::tile_sum`] puts the parts together.
+//! * Some instances have CTAs that share x, a tile of rows each: every tile of x comes into all of them by one read ([`crate::stages`]).
 //! * The weights are asked for before `griddepcontrol.wait`, as in [`crate::gemv`]; x comes after.
 
 use crate::instances::{GEMM, Gemm, GemmArgs, for_each_gemm, same};

@@ -13,6 +13,7 @@
 //! ```
 //!
 //! * A unit's halves have registers of their own: while the tensor cores multiply one, the warp decodes the other.
+//! * Some instances have CTAs that share x, as there.
 //! * Every weight is exact when it is multiplied, exceptions too. So the format changes no bit of a result, and neither does reading
 //!   weights by tensor copies.
 

@@ -355,7 +355,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
     let mut values = Values::fresh();
     for instance in gemms() {
         let _context = OwnContext::new();
-        let (m, n, k) = (instance.tokens(), instance.rows(), 256);
+        let (m, n, k) = (instance.tokens(), instance.sharing * instance.rows(), 256);
         let operands = operands(&mut values, instance, [m, n, k]);
         let division = Division {
             cluster: 2,
@@ -369,7 +369,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
         let conflicts = (counters.load_conflicts, counters.store_conflicts);
         assert_eq!(conflicts, (0, 0), "{}: of loads, of stores", instance.name);
         // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.
-        let products = instance.warps * k / 16 * instance.terms;
+        let products = instance.sharing * instance.warps * k / 16 * instance.terms;
         match instance.loads {
             Loads::Tensor | Loads::Units(_) => assert_eq!(
                 counters.count("wgmma.mma_async") as usize,

@@ -69,7 +69,8 @@ pub struct Gemm {
 /// do; then CTAs per SM and registers per thread.
 ///
 /// The ring of a CTA takes about half an SM's shared memory, or all of it, since bytes in flight are what counts. Wide blocks of rows read x
-/// less often, many tokens read the weights less often.
+/// less often, many tokens read the weights less often. x is shared where its tile is as large as the weights' or larger, by as many CTAs as it takes
+/// until L2 is not the limit.
 macro_rules! for_each_gemm {
     ($each:ident) => {
         $each! {
