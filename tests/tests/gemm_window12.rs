@@ -153,7 +153,7 @@ fn weights_are_read_once_per_tile_of_tokens() {
     emulated_device();
     let mut values = Values::fresh();
     for (window12, bf16) in WINDOW12_GEMM.iter().zip(BF16_UNIT_GEMM) {
-        let (n, k) = (2 * window12.rows(), 8 * UNIT.1);
+        let (n, k) = (window12.sharing.max(2) * window12.rows(), 8 * UNIT.1);
         let operands = operands(&mut values, [window12.tokens() + 1, n, k], 0.001);
         let packed = window12::pack(&operands.terms[0], shape(n, k)).unwrap();
         let [twelve, sixteen] = [window12, bf16].map(|instance| {
