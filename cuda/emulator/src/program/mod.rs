@@ -8,9 +8,11 @@ use std::ops::Range;
 
 mod matrix;
 mod op;
+mod registers;
 
 pub(crate) use matrix::*;
 pub(crate) use op::*;
+pub(crate) use registers::Role;
 
 /// Lanes of a warp.
 pub(crate) const WARP: usize = 32;
