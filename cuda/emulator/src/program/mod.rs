@@ -12,7 +12,6 @@ mod registers;
 
 pub(crate) use matrix::*;
 pub(crate) use op::*;
-pub(crate) use registers::Role;
 
 /// Lanes of a warp.
 pub(crate) const WARP: usize = 32;
