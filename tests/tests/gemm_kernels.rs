@@ -101,7 +101,7 @@ fn every_instance_in_every_division() {
         let _context = OwnContext::new();
         let function = function(instance);
         for division in divisions(&mut values) {
-            let sizes = [33 + values.below(110), 1 + values.below(150), 1 + values.below(500)];
+            let sizes = [1 + values.below(142), 1 + values.below(150), 1 + values.below(500)];
             let operands = operands(&mut values, instance, sizes);
             let product = Product::new(function, instance, &operands, division);
             product.call().unwrap();

@@ -98,6 +98,14 @@ impl Kernel {
         }
     }
 
+    /// Whether it reads row-major weights.
+    pub const fn reads_rows(&self) -> bool {
+        match self {
+            Kernel::Gemv(_) => false,
+            Kernel::Gemm(division) => division.instance.loads.reads_rows(),
+        }
+    }
+
     /// Whether this build has it.
     pub fn is_compiled(&self) -> bool {
         match self {

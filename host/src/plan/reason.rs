@@ -13,6 +13,8 @@ pub enum Reason {
     SmallBlocks,
     /// It is for many tokens.
     FewTokens,
+    /// A router's sums for few tokens are added in one order.
+    FixedOrder,
     /// It is for few tokens.
     Walks,
     /// It can do without an alignment that is there.
@@ -55,7 +57,13 @@ impl fmt::Display for Reason {
             Reason::SmallBlocks => {
                 "reads the weights once for every few tokens, where a larger instance reads them less often"
             }
-            Reason::FewTokens => return write!(f, "is for more than {FEW_TOKENS} tokens"),
+            Reason::FewTokens => return write!(f, "loads values one by one, to which up to {FEW_TOKENS} tokens give little work"),
+            Reason::FixedOrder => {
+                return write!(
+                    f,
+                    "adds logits in an order of its own, and those of up to {FEW_TOKENS} tokens have the same bits in every batch"
+                );
+            }
             Reason::Walks => {
                 return write!(
                     f,

@@ -27,6 +27,11 @@ pub enum Loads {
 }
 
 impl Loads {
+    /// Whether the weights are row-major ones.
+    pub const fn reads_rows(self) -> bool {
+        matches!(self, Loads::Tensor | Loads::Plain)
+    }
+
     /// Whether x comes by tensor copies.
     pub const fn has_map_of_x(self) -> bool {
         !matches!(self, Loads::Plain)
