@@ -1,7 +1,7 @@
 //! `tune`: which kernel is the fastest for each shape, measured, as a table that plans are made with.
 
 use crate::args::Tune;
-use crate::bench::{KEPT, copied, copies, per_call, prepared, steps};
+use crate::bench::{KEPT, copied, copies, per_call, prepared};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, output, progress, record};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Tune) -> Result<()> {
         engine: &engine,
         date: record::today(),
         inputs: Inputs::new(0),
-        bar: progress::bar(steps(cases.iter().map(|case| case.m)) + router_cases.len()),
+        bar: progress::bar(KEPT.len() * cases.len() + router_cases.len()),
         rows: Vec::new(),
     };
     for layer in cases.chunk_by(|a, b| a.shape == b.shape) {
@@ -117,9 +117,9 @@ impl Tuning<'_> {
         };
         let engine = self.engine;
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
-        for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| kept.matters(case.m))) {
+        for kept in &KEPT {
             let copies = prepared(engine, &weights, *shape, kept, copies)?;
-            for case in layer.iter().filter(|case| kept.matters(case.m)) {
+            for case in layer {
                 let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
                 let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
                 let kernels = engine.choices(&copies[0], &x, case.m);

@@ -165,8 +165,8 @@ impl Engine {
 
     /// Packs row-major `[N, K]` weights into the order that the kernels stream, and uploads them. Slow, once per layer.
     ///
-    /// More than 32 tokens are one matrix product, which reads every weight once, where every row of x starts at a multiple of 16 bytes;
-    /// elsewhere they are several walks over the weights.
+    /// Where every row of x starts at a multiple of 16 bytes, any number of tokens reads every weight once: by a GEMV or, beyond 32 tokens
+    /// always, a matrix product. Elsewhere, more than 32 tokens are several walks over the weights.
     pub fn prepare(&self, weights: &[bf16], shape: Shape) -> Result<Projection> {
         self.inner.check_current()?;
         let packed = packing::pack(weights, shape)?;

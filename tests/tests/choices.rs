@@ -21,19 +21,34 @@ fn projections_are_right_by_every_kernel_of_choice() {
     let many = engine.prepare_for_many(&weights, shape).unwrap();
     let plain = engine.prepare(&weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
-    for (projection, m, kind) in [
-        (&many, 9, "gemv_bf16_"),
-        (&many, 40, "gemm_bf16_"),
-        (&plain, 40, "gemm_bf16_units_"),
-        (&packed, 9, "gemv_window12_"),
-        (&packed, 40, "gemm_window12"),
+    for (projection, m, kinds) in [
+        (&many, 9, &["gemv_bf16_", "gemm_bf16_sm90_"][..]),
+        (&many, 40, &["gemm_bf16_"]),
+        (&plain, 9, &["gemv_bf16_", "gemm_bf16_units_"]),
+        (&plain, 40, &["gemm_bf16_units_"]),
+        (&packed, 9, &["gemv_window12_", "gemm_window12_"]),
+        (&packed, 40, &["gemm_window12_"]),
     ] {
         let x = values.bf16(m * 320);
         let x_there = engine.upload(&x).unwrap();
         let kernels = engine.choices(projection, &x_there, m);
-        assert!(kernels.len() > 2);
-        for kernel in kernels.iter().take(SHOWN) {
-            assert!(kernel.name().contains(kind), "{kernel:?}");
+        let starts = |kernel: &Kernel, kind: &str| kernel.name().starts_with(kind);
+        assert!(
+            kernels
+                .iter()
+                .all(|kernel| kinds.iter().any(|kind| starts(kernel, kind)))
+        );
+        let of = |kind: &'static str| {
+            kernels
+                .iter()
+                .filter(move |kernel| starts(kernel, kind))
+                .take(SHOWN / kinds.len())
+        };
+        assert!(
+            kinds.iter().all(|kind| of(kind).count() > 1),
+            "{kinds:?} of {kernels:?}"
+        );
+        for kernel in kinds.iter().flat_map(|kind| of(kind)) {
             for overlap in [Overlap::None, Overlap::Programmatic] {
                 let mut y = engine.upload(&vec![bf16::NAN; m * 80]).unwrap();
                 let plan = engine.plan_by(kernel, projection, &x_there, m).unwrap();
@@ -87,7 +102,7 @@ fn kernels_for_other_numbers_of_tokens_are_right_all_the_same() {
     let projection = engine.prepare_for_many(&weights, shape).unwrap();
     let product = |table: &'static [Gemm]| Kernel::Gemm(Division::whole(&table[0]));
     for (kernel, m) in [
-        (product(GEMM), 3),
+        (product(PLAIN_GEMM), 3),
         (product(PLAIN_GEMM), 40),
         (product(BF16_UNIT_GEMM), 8),
         (product(BF16_UNIT_GEMM), 40),

@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, output, progress, record};
 use hopper_proj::convert::PackFormat;
-use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::instances::Format;
+use hopper_proj::plan::{Op, Plan, Request};
 use hopper_proj::router::{Router, RouterOptions, RouterWeights};
 use hopper_proj::suites::{Case, ChainCase, RouterCase, Suite};
 use hopper_proj::weights::window12;
@@ -29,14 +30,22 @@ use subjects::{Chain, Dense, Routing, Subject};
 pub(crate) struct Kept {
     pub(crate) name: &'static str,
     format: PackFormat,
-    /// Whether a row-major copy is kept beside, which only many tokens are better off with.
+    /// Whether a row-major copy is kept beside.
     rows: bool,
 }
 
 impl Kept {
-    /// Whether that makes a difference for so many tokens.
-    pub(crate) fn matters(&self, m: usize) -> bool {
-        !self.rows || m > FEW_TOKENS
+    /// Whether that makes a difference to a layer: whether the copy, where there is one, is what is read.
+    pub(crate) fn matters(&self, engine: &Engine, shape: Shape, m: usize) -> bool {
+        let request = Request::new(Op::Project, Format::Bf16, shape, m).row_major(true);
+        let reads_rows = |plan: Option<Plan>| plan.is_some_and(|plan| plan.kernel.reads_rows());
+        !self.rows || engine.kernels().plan(&request).is_ok_and(reads_rows)
+    }
+
+    /// The same for a pair of layers.
+    fn matters_to_pair(&self, engine: &Engine, pair: &ChainCase) -> bool {
+        let mut shapes = [pair.down, pair.up].into_iter();
+        shapes.any(|shape| self.matters(engine, shape, pair.m))
     }
 }
 
@@ -58,11 +67,6 @@ pub(crate) const KEPT: [Kept; 3] = [
         rows: false,
     },
 ];
-
-/// The rows that each of some calls of so many tokens has.
-pub(crate) fn steps(tokens: impl Iterator<Item = usize>) -> usize {
-    tokens.map(|m| KEPT.iter().filter(|kept| kept.matters(m)).count()).sum()
-}
 
 /// How rows come about and how they are shown.
 trait Meter {
@@ -107,11 +111,12 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
         writeln!(out, "{}", device::line(engine.device()))?;
         writeln!(out, "{}", meter.heading())?;
     }
-    let tokens = cases
-        .iter()
-        .map(|case| case.m)
-        .chain(chain_cases.iter().map(|case| case.m));
-    let steps = steps(tokens) + 2 * router_cases.len();
+    let rows_of = |kept: &Kept| {
+        let layers = cases.iter().filter(|case| kept.matters(&engine, case.shape, case.m));
+        let pairs = chain_cases.iter().filter(|pair| kept.matters_to_pair(&engine, pair));
+        layers.count() + pairs.count()
+    };
+    let steps = KEPT.iter().map(rows_of).sum::<usize>() + 2 * router_cases.len();
     let mut bench = Measuring {
         engine: &engine,
         meter,
@@ -193,15 +198,17 @@ impl Measuring<'_> {
         subject: &mut dyn Subject,
     ) -> Result<()> {
         self.bar.set_message(format!("{layer} m={m}"));
+        let launches = subject.launches();
+        let names: Vec<&str> = launches.iter().map(|launch| launch.kernel).collect();
         let mut row = Row {
             what: format!("{op}_{}_{format}", mode_name(self.mode)),
             layer: layer.to_owned(),
             m,
             n: shape.n(),
             k: shape.k(),
-            bytes: subject.weight_bytes().iter().sum(),
+            bytes: launches.iter().map(|launch| launch.bytes).sum(),
             us: None,
-            instance: subject.instance(self.engine)?,
+            instance: names.join("+"),
             floor_us: None,
             ratio: None,
             tb_per_s: None,
@@ -227,12 +234,16 @@ impl Measuring<'_> {
         };
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
         for kept in &KEPT {
-            let cases = || layer.iter().filter(|case| kept.matters(case.m));
-            if cases().next().is_none() {
+            let engine = self.engine;
+            let mut cases = layer
+                .iter()
+                .filter(|case| kept.matters(engine, case.shape, case.m))
+                .peekable();
+            if cases.peek().is_none() {
                 continue;
             }
             let copies = prepared(self.engine, &weights, *shape, kept, |bytes| self.meter.copies(bytes))?;
-            for case in cases() {
+            for case in cases {
                 let mut subject = Dense::new(self.engine, &copies, case.m, &mut self.inputs)?;
                 self.add(("project", kept.name), case.layer, case.m, *shape, &mut subject)?;
             }
@@ -275,11 +286,19 @@ impl Measuring<'_> {
             let deviation = (shape.k() as f32).sqrt().recip();
             self.inputs.weights(shape.n() * shape.k(), deviation)
         });
-        for kept in KEPT.iter().filter(|kept| chain.iter().any(|case| kept.matters(case.m))) {
+        let engine = self.engine;
+        for kept in &KEPT {
+            let mut cases = chain
+                .iter()
+                .filter(|pair| kept.matters_to_pair(engine, pair))
+                .peekable();
+            if cases.peek().is_none() {
+                continue;
+            }
             let number = |bytes: usize| self.meter.copies(2 * bytes);
             let down_copies = prepared(self.engine, &down_weights, *down, kept, number)?;
             let up_copies = prepared(self.engine, &up_weights, *up, kept, number)?;
-            for case in chain.iter().filter(|case| kept.matters(case.m)) {
+            for case in cases {
                 let copies = (&down_copies[..], &up_copies[..]);
                 let mut subject = Chain::new(self.engine, copies, case.m, &mut self.inputs)?;
                 self.add(("pair", kept.name), case.layer, case.m, *down, &mut subject)?;

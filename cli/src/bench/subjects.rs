@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::inputs::Inputs;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::plan::FEW_TOKENS;
+use hopper_proj::plan::Plan;
 use hopper_proj::raw::{Overlap, RowMajor, Weights};
 use hopper_proj::router::{Choices, Router, Tokens};
 use hopper_proj::{Engine, Projection, bf16, device_error};
@@ -13,14 +13,37 @@ use hopper_proj::{Engine, Projection, bf16, device_error};
 pub(super) trait Subject {
     /// Copies of the weights.
     fn copies(&self) -> usize;
-    /// The bytes of weights that each launch of a call reads, padding and exceptions included.
-    fn weight_bytes(&self) -> Vec<usize>;
-    /// The kernels that a call launches.
-    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String>;
+    /// What a call launches.
+    fn launches(&self) -> &[Launch];
     /// Queues a call on one copy.
     fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()>;
     /// The memory that a call on the first copy touches.
     fn memory(&self) -> Vec<Memory>;
+}
+
+/// One launch of a call.
+pub(super) struct Launch {
+    /// The kernel, or a word that there is none.
+    pub(super) kernel: &'static str,
+    /// The bytes of weights that it reads, padding and exceptions included.
+    pub(super) bytes: usize,
+}
+
+impl Launch {
+    /// The launch of a plan over weights that are kept packed, in so many bytes, and perhaps row-major.
+    fn of(plan: Option<&Plan>, packed: usize, rows: Option<&RowMajor>) -> Self {
+        let rows = rows.filter(|_| plan.is_some_and(|plan| plan.kernel.reads_rows()));
+        Launch {
+            kernel: plan.map_or("none", Plan::name),
+            bytes: rows.map_or(packed, RowMajor::bytes),
+        }
+    }
+
+    /// The launch of a projection of `m` tokens.
+    fn project(engine: &Engine, projection: &Projection, x: &DeviceBuffer<u16>, m: usize) -> Result<Self> {
+        let plan = engine.plan(projection, x, m)?;
+        Ok(Launch::of(plan.as_ref(), projection.bytes(), projection.row_major()))
+    }
 }
 
 /// A part of the memory that a call touches.
@@ -54,11 +77,6 @@ impl Memory {
     }
 }
 
-/// A kernel's name, or a word that there is none.
-fn named(kernel: Option<&'static str>) -> &'static str {
-    kernel.unwrap_or("none")
-}
-
 /// Device memory that no kernel has written yet.
 pub(super) fn blank(engine: &Engine, len: usize) -> Result<DeviceBuffer<u16>> {
     Ok(engine.upload(&vec![bf16::NAN; len])?)
@@ -74,27 +92,24 @@ fn weights_of(projection: &Projection) -> Vec<u64> {
     addresses
 }
 
-/// The bytes of the weights that a projection of `m` tokens reads: packed ones, or row-major ones for many tokens.
-fn bytes_of(projection: &Projection, m: usize) -> usize {
-    let rows = projection.row_major().filter(|_| m > FEW_TOKENS);
-    rows.map_or_else(|| projection.bytes(), RowMajor::bytes)
-}
-
 /// Independent projections.
 pub(super) struct Dense<'a> {
     copies: &'a [Projection],
     m: usize,
     x: DeviceBuffer<u16>,
     y: DeviceBuffer<u16>,
+    launch: [Launch; 1],
 }
 
 impl<'a> Dense<'a> {
     pub(super) fn new(engine: &Engine, copies: &'a [Projection], m: usize, inputs: &mut Inputs) -> Result<Self> {
         let shape = copies[0].shape();
+        let x = engine.upload(&inputs.x(m * shape.k()))?;
         Ok(Dense {
             copies,
             m,
-            x: engine.upload(&inputs.x(m * shape.k()))?,
+            launch: [Launch::project(engine, &copies[0], &x, m)?],
+            x,
             y: blank(engine, m * shape.n())?,
         })
     }
@@ -105,13 +120,8 @@ impl Subject for Dense<'_> {
         self.copies.len()
     }
 
-    fn weight_bytes(&self) -> Vec<usize> {
-        vec![bytes_of(&self.copies[0], self.m)]
-    }
-
-    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
-        let kernel = engine.kernel(&self.copies[0], &self.x, self.m)?;
-        Ok(named(kernel).to_owned())
+    fn launches(&self) -> &[Launch] {
+        &self.launch
     }
 
     fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
@@ -121,11 +131,7 @@ impl Subject for Dense<'_> {
     fn memory(&self) -> Vec<Memory> {
         let (x, y) = (&self.x, &self.y);
         vec![
-            Memory::read(
-                "weights",
-                weights_of(&self.copies[0]),
-                bytes_of(&self.copies[0], self.m),
-            ),
+            Memory::read("weights", weights_of(&self.copies[0]), self.launch[0].bytes),
             Memory::read("x", vec![x.as_device_ptr().as_raw()], x.len() * 2),
             Memory::written("y", vec![y.as_device_ptr().as_raw()], y.len() * 2),
         ]
@@ -139,6 +145,7 @@ pub(super) struct Chain<'a> {
     m: usize,
     wide: DeviceBuffer<u16>,
     narrow: DeviceBuffer<u16>,
+    launches: [Launch; 2],
 }
 
 impl<'a> Chain<'a> {
@@ -149,12 +156,19 @@ impl<'a> Chain<'a> {
         inputs: &mut Inputs,
     ) -> Result<Self> {
         let shape = down[0].shape();
+        let wide = engine.upload(&inputs.x(m * shape.k()))?;
+        let narrow = blank(engine, m * shape.n())?;
+        let launches = [
+            Launch::project(engine, &down[0], &wide, m)?,
+            Launch::project(engine, &up[0], &narrow, m)?,
+        ];
         Ok(Chain {
             down,
             up,
             m,
-            wide: engine.upload(&inputs.x(m * shape.k()))?,
-            narrow: blank(engine, m * shape.n())?,
+            wide,
+            narrow,
+            launches,
         })
     }
 }
@@ -164,14 +178,8 @@ impl Subject for Chain<'_> {
         self.down.len().min(self.up.len())
     }
 
-    fn weight_bytes(&self) -> Vec<usize> {
-        vec![bytes_of(&self.down[0], self.m), bytes_of(&self.up[0], self.m)]
-    }
-
-    fn instance(&self, engine: &Engine) -> hopper_proj::Result<String> {
-        let down = engine.kernel(&self.down[0], &self.wide, self.m)?;
-        let up = engine.kernel(&self.up[0], &self.narrow, self.m)?;
-        Ok(format!("{}+{}", named(down), named(up)))
+    fn launches(&self) -> &[Launch] {
+        &self.launches
     }
 
     fn queue(&mut self, engine: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
@@ -181,6 +189,7 @@ impl Subject for Chain<'_> {
             m,
             wide,
             narrow,
+            ..
         } = self;
         engine.project_overlapping(&down[copy], wide, *m, narrow, stream, overlap)?;
         engine.project_overlapping(&up[copy], narrow, *m, wide, stream, overlap)
@@ -192,7 +201,11 @@ impl Subject for Chain<'_> {
         let bytes = (wide.len() + narrow.len()) * 2;
         let weights = [weights_of(&self.down[0]), weights_of(&self.up[0])].concat();
         vec![
-            Memory::read("weights", weights, self.weight_bytes().iter().sum()),
+            Memory::read(
+                "weights",
+                weights,
+                self.launches.iter().map(|launch| launch.bytes).sum(),
+            ),
             Memory::read("x", values.clone(), bytes),
             Memory::written("y", values, bytes),
         ]
@@ -208,6 +221,7 @@ pub(super) struct Routing<'a> {
     weights: DeviceBuffer<f32>,
     /// Given where they alone are asked for.
     logits: Option<DeviceBuffer<f32>>,
+    launch: [Launch; 1],
 }
 
 impl<'a> Routing<'a> {
@@ -220,10 +234,13 @@ impl<'a> Routing<'a> {
         let (shape, chosen) = (copies[0].shape(), m * copies[0].gate().top_k());
         let failed = |err| device_error("make room for a router's results", err);
         let logits = logits_alone.then(|| DeviceBuffer::from_slice(&vec![f32::NAN; m * shape.n()]));
+        let (router, x) = (&copies[0], engine.upload(&inputs.x(m * shape.k()))?);
+        let plan = router.plan(Tokens::new(&x, m))?;
         Ok(Routing {
             copies,
             m,
-            x: engine.upload(&inputs.x(m * shape.k()))?,
+            launch: [Launch::of(plan.as_ref(), router.unit_bytes(), router.memory().rows)],
+            x,
             ids: DeviceBuffer::from_slice(&vec![i32::MIN; chosen]).map_err(failed)?,
             weights: DeviceBuffer::from_slice(&vec![f32::NAN; chosen]).map_err(failed)?,
             logits: logits.transpose().map_err(failed)?,
@@ -231,24 +248,13 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// The same of a router.
-fn router_bytes(router: &Router, m: usize) -> usize {
-    let rows = router.memory().rows.filter(|_| m > FEW_TOKENS);
-    rows.map_or_else(|| router.unit_bytes(), RowMajor::bytes)
-}
-
 impl Subject for Routing<'_> {
     fn copies(&self) -> usize {
         self.copies.len()
     }
 
-    fn weight_bytes(&self) -> Vec<usize> {
-        vec![router_bytes(&self.copies[0], self.m)]
-    }
-
-    fn instance(&self, _: &Engine) -> hopper_proj::Result<String> {
-        let plan = self.copies[0].plan(Tokens::new(&self.x, self.m))?;
-        Ok(named(plan.map(|plan| plan.name())).to_owned())
+    fn launches(&self) -> &[Launch] {
+        &self.launch
     }
 
     fn queue(&mut self, _: &Engine, copy: usize, stream: &Stream, overlap: Overlap) -> hopper_proj::Result<()> {
@@ -277,7 +283,7 @@ impl Subject for Routing<'_> {
         };
         let sums = vec![memory.workspace.sums, memory.workspace.shared_sums];
         vec![
-            Memory::read("weights", weights, router_bytes(&self.copies[0], self.m)),
+            Memory::read("weights", weights, self.launch[0].bytes),
             Memory::read("x", vec![self.x.as_device_ptr().as_raw()], self.x.len() * 2),
             result,
             Memory::written("sums", sums, 0),

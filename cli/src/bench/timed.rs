@@ -91,9 +91,8 @@ impl Meter for Clock {
         let us = per_call(engine, &self.stream, calls, |stream| {
             (0..calls).try_for_each(|copy| subject.queue(engine, copy, stream, overlap))
         })?;
-        let floor = self
-            .readers
-            .floor(engine, (&subject.weight_bytes(), calls), &self.stream, overlap)?;
+        let bytes: Vec<usize> = subject.launches().iter().map(|launch| launch.bytes).collect();
+        let floor = self.readers.floor(engine, (&bytes, calls), &self.stream, overlap)?;
         row.timed(us, floor, REPLAYS);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Projections against FP64.
 
 use super::{Report, Row};
-use crate::bench::{KEPT, prepared};
+use crate::bench::{KEPT, Kept, prepared};
 use crate::error::Result;
 use crate::inputs::{DEVIATION, Inputs};
 use hopper_proj::cust::memory::DeviceSlice;
@@ -18,7 +18,8 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
     let stream = engine.stream()?;
     let weights = inputs.weights(shape.n() * shape.k(), DEVIATION);
     let mut projections = Vec::new();
-    for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| kept.matters(case.m))) {
+    let matters = |kept: &Kept, case: &Case| kept.matters(engine, case.shape, case.m);
+    for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| matters(kept, case))) {
         let one = prepared(engine, &weights, *shape, kept, |_| 1)?;
         projections.extend(one.into_iter().map(|projection| (kept, projection)));
     }
@@ -26,7 +27,7 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
         report.start(case.layer, case.m);
         let x = inputs.x(case.m * shape.k());
         let expected = reference::project(&x, &weights, *shape, case.m)?;
-        for (kept, projection) in projections.iter().filter(|(kept, _)| kept.matters(case.m)) {
+        for (kept, projection) in projections.iter().filter(|(kept, _)| matters(kept, case)) {
             let (y, instance) = project(engine, projection, &x, case.m, &stream)?;
             let rel_error = reference::relative_error(&y, &expected);
             report.add(Row {

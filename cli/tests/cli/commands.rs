@@ -226,7 +226,8 @@ fn verify_reports_every_case_and_passes() {
             _ => {
                 // Beyond 32 tokens, x that tensor copies cannot fetch walks through the kernels for few.
                 let starts: &[&str] = match (row["m"].as_u64().unwrap() > 32, format.as_str().unwrap()) {
-                    (false, "bf16" | "window12") => &["gemv_"],
+                    (false, "bf16rows") => &["gemm_bf16_sm90_"],
+                    (false, "bf16" | "window12") => &["gemv_", "gemm_bf16_units_", "gemm_window12_"],
                     (true, "bf16") => &["gemm_bf16_units_", "gemv_bf16_"],
                     (true, "bf16rows") => &["gemm_bf16_sm90_", "gemm_bf16_plain_"],
                     (true, "window12") => &["gemm_window12_", "gemv_window12_"],

@@ -11,10 +11,14 @@ pub struct Device {
     pub stream: f64,
     /// Bytes that one of them loads from L2 in a microsecond.
     pub l2: f64,
+    /// Bytes that one of them takes in from L2 in a microsecond, whoever reads them there: 64 in a cycle.
+    pub port: f64,
     /// Bytes of L2.
     pub l2_bytes: usize,
     /// Bytes that must be in flight per multiprocessor for the full streaming rate.
     pub in_flight: f64,
+    /// Bytes that one of them moves to or from shared memory in a microsecond: 128 in a cycle.
+    pub shared: f64,
     /// Products of two BF16 values that a multiprocessor's tensor cores add up in a microsecond.
     pub products: f64,
     /// Microseconds that a CTA takes to start, fill its ring and drain it.
@@ -69,8 +73,10 @@ impl Device {
         multiprocessors: 132,
         stream: 32_900.0,
         l2: 60_000.0,
+        port: 126_720.0,
         l2_bytes: 50 << 20,
         in_flight: 32_768.0,
+        shared: 253_000.0,
         products: 3.7e6,
         cta: 0.8,
         reduction: 0.15,
@@ -100,8 +106,10 @@ impl Device {
                 .unwrap_or(reference.multiprocessors),
             stream: reference.stream * memory,
             l2: reference.l2 * clock,
+            port: reference.port * clock,
             l2_bytes: told.l2_bytes.filter(|&bytes| bytes > 0).unwrap_or(reference.l2_bytes),
             in_flight: reference.in_flight * memory,
+            shared: reference.shared * clock,
             products: reference.products * clock,
             choice: reference.choice / clock,
             bf16_unit: reference.bf16_unit / clock,

@@ -1,13 +1,14 @@
-//! Matrix products for many tokens: which of them can and should serve a request, in which division, and what that costs.
+//! Matrix products: which of them can and should serve a request, in which division, and what that costs.
 //!
 //! A product takes
 //!
-//! * the longest of four streams: tiles from L2 into the busiest multiprocessor, weights from memory, the tensor cores' work there, and what
-//!   it takes to bring packed units into the order of K;
+//! * the longest of what comes in, the tensor cores' work in the busiest multiprocessor, and what it takes there to bring packed units into
+//!   the order of K; tiles of rows that are there only to bring their part of a shared x count as the others do;
 //! * a start for each wave of CTAs;
-//! * what it takes to put the parts of K together: inside clusters, and through global memory where slices or a gate need that;
+//! * what it takes to put sums together: in shared memory, inside clusters, and through global memory where slices or a gate need that;
 //! * a router's choice of experts.
 
+use super::traffic::Traffic;
 use super::{Device, Division, FEW_TOKENS, Op, Reason, Request};
 use kernels_gpu::instances::{Format, Gemm, Loads, WARP};
 use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
@@ -21,9 +22,14 @@ const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
 /// CTAs per cluster that a launch may have.
 pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
+/// Whether an instance can run in clusters of so many CTAs.
+pub(super) fn runs_in(instance: &Gemm, cluster: usize) -> bool {
+    CLUSTERS.contains(&cluster) && cluster.is_multiple_of(instance.sharing)
+}
+
 /// The divisions of an instance that are considered. The first one is of nothing.
 pub(super) fn divisions(instance: &'static Gemm) -> impl Iterator<Item = Division> {
-    let clusters = CLUSTERS.into_iter();
+    let clusters = CLUSTERS.into_iter().filter(|&cluster| runs_in(instance, cluster));
     clusters.flat_map(move |cluster| {
         SLICES.into_iter().map(move |slices| Division {
             instance,
@@ -33,14 +39,9 @@ pub(super) fn divisions(instance: &'static Gemm) -> impl Iterator<Item = Divisio
     })
 }
 
-/// Whether an instance reads row-major weights.
-pub(super) fn reads_rows(instance: &Gemm) -> bool {
-    matches!(instance.loads, Loads::Tensor | Loads::Plain)
-}
-
 /// Why no division of an instance of the request's operation and format can serve it, if none can.
 pub(super) fn unfit(instance: &Gemm, request: &Request, device: &Device) -> Option<Reason> {
-    if reads_rows(instance) && !request.row_major {
+    if instance.loads.reads_rows() && !request.row_major {
         return Some(Reason::NotKept);
     }
     if instance.loads.has_map_of_x() && !request.x_aligned {
@@ -51,7 +52,7 @@ pub(super) fn unfit(instance: &Gemm, request: &Request, device: &Device) -> Opti
 
 /// Why a division of an instance that fits cannot serve a request, if it cannot.
 pub(super) fn unfit_division(division: &Division, request: &Request) -> Option<Reason> {
-    if !CLUSTERS.contains(&division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
+    if !runs_in(division.instance, division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
         return Some(Reason::Division);
     }
     (division.slices > 1 && request.op == Op::Project).then_some(Reason::NoWorkspace)
@@ -60,14 +61,19 @@ pub(super) fn unfit_division(division: &Division, request: &Request) -> Option<R
 /// Why a fitting division should not serve a request, if it should not. `by_rows` is whether a product over row-major weights can.
 pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> Option<Reason> {
     if request.m <= FEW_TOKENS {
-        return Some(Reason::FewTokens);
+        if request.op == Op::Route {
+            return Some(Reason::FixedOrder);
+        }
+        if division.instance.loads == Loads::Plain {
+            return Some(Reason::FewTokens);
+        }
     }
     match division.instance.loads {
         Loads::Plain if request.x_aligned => return Some(Reason::NarrowLoads),
         Loads::Units(_) if by_rows => return Some(Reason::RowMajorKept),
         _ => {}
     }
-    let parts = division.cluster * division.slices;
+    let parts = division.instance.parts(division.cluster) * division.slices;
     (parts > 1 && parts > request.shape.k().div_ceil(UNIT_K)).then_some(Reason::ShortK)
 }
 
@@ -79,32 +85,27 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         slices,
     } = *division;
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m);
-    let multiprocessors = device.multiprocessors.max(1);
-    let row_tiles = n.div_ceil(instance.rows());
-    let token_tiles = m.div_ceil(instance.tokens());
-    let parts = cluster * slices;
-    let ctas_of_tokens = row_tiles.saturating_mul(parts);
-    let on_busiest = ctas_of_tokens.saturating_mul(token_tiles).div_ceil(multiprocessors);
-    let together = on_busiest.min(instance.min_ctas) as f64;
-
+    let row_tiles = instance.row_tiles(n);
+    let parts = instance.parts(cluster) * slices;
     let cta_groups = k.div_ceil(UNIT_K).div_ceil(parts);
-    let cta_bytes = (cta_groups * instance.stage_bytes() / instance.groups) as f64;
-    let in_flight = together * cta_bytes.min((instance.stages * instance.stage_bytes()) as f64);
-    let tiles_in = on_busiest as f64 * cta_bytes / (device.l2 * (in_flight / device.in_flight).min(1.0));
-
+    let group_weights = (instance.terms * instance.weight_tile_bytes()) as f64;
     let bytes_per_weight = match instance.loads {
         Loads::Tensor | Loads::Plain => (2 * instance.terms) as f64,
         Loads::Units(format) => format.unit_bytes() as f64 / UNIT_WEIGHTS as f64,
     };
-    let weight_bytes = n as f64 * k as f64 * bytes_per_weight;
-    // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
-    let at_a_time = (multiprocessors * instance.min_ctas / ctas_of_tokens.max(1)).max(1);
-    let passes = if weight_bytes > device.l2_bytes as f64 {
-        token_tiles.div_ceil(at_a_time)
-    } else {
-        1
+    let traffic = Traffic {
+        row_ctas: row_tiles.saturating_mul(parts),
+        token_tiles: m.div_ceil(instance.tokens()),
+        min_ctas: instance.min_ctas,
+        weights: n as f64 * k as f64 * bytes_per_weight,
+        cta_weights: cta_groups as f64 * group_weights,
+        // Of a tile that has more rows than there are tokens, only those that there are.
+        cta_x: (cta_groups * m.min(instance.tokens()) * instance.row_bytes()) as f64,
+        sharing: instance.sharing,
+        ring: (instance.stages * instance.groups) as f64 * group_weights,
+        sums: instance.partial_bytes() as f64,
     };
-    let weights_in = passes as f64 * weight_bytes / (multiprocessors as f64 * device.stream);
+    let on_busiest = traffic.on_busiest(device);
 
     let products = (instance.rows() * instance.tokens() * UNIT_K * instance.terms) as f64;
     let rate = match instance.loads {
@@ -119,12 +120,11 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     };
     let decoded = on_busiest as f64 * (cta_groups * instance.warps) as f64 * unit;
 
-    let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
     let chosen = match request.op {
         Op::Project => 0.0,
         Op::Route => {
             // A CTA chooses for its share of the tile's tokens, with all its warps.
-            let share = m.min(instance.tokens()).div_ceil(cluster);
+            let share = m.min(instance.tokens()).div_ceil(instance.parts(cluster));
             device.choice * share.div_ceil(instance.threads() / WARP) as f64
         }
     };
@@ -133,8 +133,12 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         (1, Op::Route) => device.join,
         (slices, _) => device.join + device.slice * slices as f64,
     };
-    let streams = tiles_in.max(weights_in).max(multiplied).max(decoded);
-    streams + waves * device.cta + device.reduction_of(cluster) + joined + chosen
+    traffic.bring_in(device).max(multiplied).max(decoded)
+        + traffic.waves(device) as f64 * device.cta
+        + traffic.bring_out(device)
+        + device.reduction_of(cluster)
+        + joined
+        + chosen
 }
 
 #[cfg(test)]

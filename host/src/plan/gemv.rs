@@ -1,8 +1,9 @@
 //! GEMVs: which of them can and should serve a request, and what they cost.
 
+use super::traffic::Traffic;
 use super::{Device, FEW_TOKENS, Kernel, Op, Reason, Request};
 use kernels_gpu::instances::Gemv;
-use kernels_gpu::layout::UNIT_K;
+use kernels_gpu::layout::{UNIT_K, UNIT_ROWS};
 use std::cmp::Ordering;
 
 /// Values of x per load of the instances that need aligned rows.
@@ -48,28 +49,30 @@ pub(super) fn suitable_tokens(request: &Request) -> Option<usize> {
 /// Microseconds that the busiest multiprocessor takes.
 pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) -> f64 {
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m.max(1));
-    let row_ctas = n.div_ceil(instance.rows()) * instance.cluster;
-    let ctas = row_ctas.saturating_mul(m.div_ceil(instance.tokens()));
-
     // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
     let groups = k.div_ceil(UNIT_K);
-    let unit_bytes = (instance.format.unit_bytes() * instance.row_blocks) as f64;
     let cta_groups = groups.div_ceil(instance.cluster);
-    let cta_in_flight = cta_groups.min(instance.warps * instance.stages * instance.groups) as f64 * unit_bytes;
-
-    let on_busiest = ctas.div_ceil(device.multiprocessors.max(1));
-    let together = on_busiest.min(instance.min_ctas) as f64;
-    let rate = device.stream * (together * cta_in_flight / device.in_flight).min(1.0);
-    let stream = on_busiest as f64 * cta_groups as f64 * unit_bytes / rate;
-
-    // x comes from L2, once per CTA and padded to whole token blocks.
-    let x_bytes = (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64;
-    let x = on_busiest as f64 * x_bytes / device.l2;
-
-    let waves = on_busiest.div_ceil(instance.min_ctas) as f64;
+    let group_bytes = (instance.format.unit_bytes() * instance.row_blocks) as f64;
+    let traffic = Traffic {
+        row_ctas: n.div_ceil(instance.rows()) * instance.cluster,
+        token_tiles: m.div_ceil(instance.tokens()),
+        min_ctas: instance.min_ctas,
+        weights: (n.div_ceil(UNIT_ROWS) * groups * instance.format.unit_bytes()) as f64,
+        cta_weights: cta_groups as f64 * group_bytes,
+        // Once per CTA, padded to whole token blocks.
+        cta_x: (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64,
+        sharing: 1,
+        ring: (instance.warps * instance.stages * instance.groups) as f64 * group_bytes,
+        // Every warp has its own.
+        sums: (instance.warps * instance.rows() * instance.tokens() * 4) as f64,
+    };
     let joined = match Kernel::Gemv(instance).op() {
         Op::Project => 0.0,
         Op::Route => device.join,
     };
-    stream + x + waves * device.cta + device.reduction_of(instance.cluster) + joined
+    traffic.bring_in(device)
+        + traffic.waves(device) as f64 * device.cta
+        + traffic.bring_out(device)
+        + device.reduction_of(instance.cluster)
+        + joined
 }

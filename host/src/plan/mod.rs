@@ -4,8 +4,8 @@
 //! a [`Reason`] or given a cost in microseconds. Where the shape and the batch size were [measured], the fastest instance is taken.
 //! Elsewhere a small model of the device gives the costs: bytes over bandwidth, waves of CTAs, the overhead of a call; and the
 //! cheapest wins, of two equally cheap ones the one that stands first in the table of instances. [`List`] shows all of that, and
-//! [`plan`](plan()) is the one choice that every call makes: up to 32 tokens a GEMV, beyond a matrix product, over row-major weights where
-//! these are kept, else over the packed ones; and where x lies so that no product can load it, a GEMV that walks the tokens.
+//! [`plan`](plan()) is the one choice that every call makes: up to 32 tokens mostly a GEMV, beyond a matrix product, over row-major weights
+//! where these are kept, else over the packed ones; and where x lies so that no product can load it, a GEMV that walks the tokens.
 
 mod device;
 #[cfg(feature = "cuda")]
@@ -16,6 +16,7 @@ mod kernel;
 mod list;
 pub mod measured;
 mod reason;
+mod traffic;
 mod workspace;
 
 pub use device::{Device, LeftOut, Told};
@@ -30,7 +31,7 @@ use kernels_gpu::instances::{Format, Gemm, Gemv, gemms, gemvs, routes};
 use measured::Measurement;
 use std::fmt;
 
-/// Up to so many tokens, a launch is a GEMV: it reads every weight once.
+/// Up to so many tokens, a GEMV reads every weight once.
 pub const FEW_TOKENS: usize = 32;
 
 /// Where rows of x start that 16-byte loads and tensor copies take, in bytes.
@@ -199,7 +200,7 @@ impl<'a> Case<'a> {
         for instance in gemms() {
             let fits = case.unfit(&Kernel::Gemm(Division::whole(instance))).is_none();
             case.product |= fits;
-            case.by_rows |= fits && gemm::reads_rows(instance);
+            case.by_rows |= fits && instance.loads.reads_rows();
         }
         case
     }

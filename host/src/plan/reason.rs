@@ -13,6 +13,8 @@ pub enum Reason {
     SmallBlocks,
     /// It is for many tokens.
     FewTokens,
+    /// A router's sums for few tokens are added in one order.
+    FixedOrder,
     /// It is for few tokens.
     Walks,
     /// It can do without an alignment that is there.
@@ -55,7 +57,13 @@ impl fmt::Display for Reason {
             Reason::SmallBlocks => {
                 "reads the weights once for every few tokens, where a larger instance reads them less often"
             }
-            Reason::FewTokens => return write!(f, "is for more than {FEW_TOKENS} tokens"),
+            Reason::FewTokens => return write!(f, "loads values one by one, to which up to {FEW_TOKENS} tokens give little work"),
+            Reason::FixedOrder => {
+                return write!(
+                    f,
+                    "adds logits in an order of its own, and those of up to {FEW_TOKENS} tokens have the same bits in every batch"
+                );
+            }
             Reason::Walks => {
                 return write!(
                     f,
@@ -72,7 +80,9 @@ impl fmt::Display for Reason {
             Reason::NoWorkspace => "splits K over slices, and a projection has no workspace to join them in",
             Reason::Wrong => "gave a wrong result when it was tried on this device",
             Reason::Grid => "would take more CTAs than a launch may have",
-            Reason::Division => "splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices",
+            Reason::Division => {
+                "splits K over clusters of 1, 2, 4 or 8 CTAs, a multiple of those that share x, and over 1 to 16 slices"
+            }
             Reason::Format => "reads weights of another format",
             Reason::Op => "is for another operation",
             Reason::Unknown => "is no kernel of this build",

@@ -79,9 +79,11 @@ fn unaligned_rows_of_x_take_narrow_loads() {
         assert!(name(&request).ends_with("x1"), "{request}");
     }
     // Rows that start where they should, but end elsewhere: the products' tensor copies take them, wide loads do not.
-    let ragged = request(2304, 8191, 1).x(0, 8192);
-    assert!(ragged.x_aligned && name(&ragged).ends_with("x1"));
-    assert!(name(&Request { m: 40, ..ragged }).starts_with("gemm_bf16_units_"));
+    let ragged = request(2304, 8191, 40).x(0, 8192);
+    assert!(ragged.x_aligned && name(&ragged).starts_with("gemm_bf16_units_"));
+    let list = List::new(&Request { m: 1, ..ragged }, &Device::H200);
+    let wide = |candidate: &&Candidate| candidate.kernel.name().ends_with("x8") && candidate.us().is_some();
+    assert_eq!(list.candidates.iter().find(wide), None);
     let aligned = request(2304, 8192, 1).x(32, 8200);
     assert!(name(&aligned).ends_with("x8"));
     let wide = chosen(&aligned).kernel;
@@ -93,13 +95,15 @@ fn unaligned_rows_of_x_take_narrow_loads() {
 #[test]
 fn each_way_to_keep_weights_has_its_kernels() {
     for (format, row_major, x, m, start) in [
-        (Format::Bf16, false, 0, 32, "gemv_bf16_"),
+        (Format::Bf16, false, 0, 1, "gemv_bf16_"),
+        (Format::Bf16, false, 2, 32, "gemv_bf16_"),
         (Format::Bf16, false, 0, 33, "gemm_bf16_units_"),
         (Format::Bf16, false, 2, 33, "gemv_bf16_"),
-        (Format::Bf16, true, 0, 32, "gemv_bf16_"),
+        (Format::Bf16, true, 0, 1, "gemv_bf16_"),
+        (Format::Bf16, true, 2, 32, "gemv_bf16_"),
         (Format::Bf16, true, 0, 33, "gemm_bf16_sm90_"),
         (Format::Bf16, true, 2, 33, "gemm_bf16_plain_"),
-        (Format::Window12, false, 0, 32, "gemv_window12_"),
+        (Format::Window12, false, 0, 1, "gemv_window12_"),
         (Format::Window12, false, 0, 8192, "gemm_window12_"),
         (Format::Window12, false, 2, 8192, "gemv_window12_"),
         // Another format's copy is of no use.
@@ -188,6 +192,44 @@ fn launches_beyond_the_grid_are_refused() {
         .unwrap_err();
         assert!(matches!(err, Error::Grid { .. }), "{err}");
     }
+}
+
+/// A GEMV loads x for every 64 rows, a product for more of them. Where that counts, and no measurement speaks, the product is taken.
+#[test]
+fn up_to_32_tokens_costs_decide() {
+    let start = |request: Request| name(&request).split("_sm90").next().unwrap();
+    for (format, few, many) in [
+        (Format::Bf16, "gemv_bf16", "gemm_bf16_units"),
+        (Format::Window12, "gemv_window12", "gemm_window12"),
+    ] {
+        let of = |m| Request {
+            format,
+            ..request(14336, 4096, m)
+        };
+        assert_eq!([start(of(1)), start(of(8)), start(of(32))], [few, few, many]);
+        let list = List::new(&of(16), &Device::H200);
+        let of_kind = |kind| {
+            list.candidates
+                .iter()
+                .any(|c| c.us().is_some() && c.kernel.name().starts_with(kind))
+        };
+        assert!(of_kind(few) && of_kind(many), "{list}");
+    }
+}
+
+/// What a router gives few tokens does not hang on how many there are.
+#[test]
+fn up_to_32_tokens_of_a_router_products_are_left_out_for_their_order() {
+    let list = List::new(&router(Format::Bf16x2, 256, 8192, 32), &Device::H200);
+    let products = list
+        .candidates
+        .iter()
+        .filter(|c| c.kernel.name().starts_with("route_bf16x2_sm90_w4"));
+    let reasons: Vec<_> = products.map(Candidate::reason).collect();
+    assert!(
+        reasons.len() == 2 && reasons.iter().all(|&reason| reason == Some(Reason::FixedOrder)),
+        "{list}"
+    );
 }
 
 /// Short of work, the cost model must not leave warps without any: a K of few groups takes few K slices.
@@ -309,10 +351,12 @@ proptest! {
                 prop_assert!(smaller.max().is_none_or(|tokens| tokens < m));
             }
             Kernel::Gemm(Division { instance: i, cluster, slices }) => {
-                prop_assert!(tiles == n.div_ceil(i.rows()) && plan.grid[2] as usize * i.tokens() >= m);
-                prop_assert!(m > FEW_TOKENS && !device.left_out.contains(i));
+                prop_assert!(tiles * i.sharing == i.row_tiles(n) && plan.grid[2] as usize * i.tokens() >= m);
+                let for_few = request.op == Op::Project && i.loads != Loads::Plain;
+                prop_assert!((m > FEW_TOKENS || for_few) && !device.left_out.contains(i));
                 prop_assert_eq!((plan.cluster[0] as usize, plan.grid[1] as usize), (cluster, slices));
-                prop_assert!(cluster * slices == 1 || cluster * slices <= k.div_ceil(64));
+                let parts = i.parts(cluster) * slices;
+                prop_assert!(cluster.is_multiple_of(i.sharing) && (parts == 1 || parts <= k.div_ceil(64)));
                 prop_assert!(slices == 1 || request.op == Op::Route);
                 prop_assert_eq!(plan.serial(), slices == 1);
                 prop_assert!(i.loads == Loads::Plain || request.x_aligned);

@@ -21,6 +21,7 @@ mod operand;
 mod parts;
 mod place;
 mod predicate;
+mod slots;
 mod sync;
 mod tensor;
 mod wgmma;
@@ -104,8 +105,7 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["tcgen05"], "Hopper has no such instruction"),
 ];
 
-/// Most registers of one kernel and its functions; every warp has room for all of them,
-/// and those of 128 bits take two.
+/// Most registers of one kernel and its functions; a warp may need room for all of them, and those of 128 bits take two.
 const MAX_REGISTERS: usize = 1 << 17;
 
 /// Where a declared register went: its index among the predicates or among the other registers.
@@ -198,7 +198,8 @@ impl<'a> Decoder<'a> {
                 Slot { ty, index }
             })
             .collect();
-        let start = program.code.len() as u32;
+        let declared = first_register..self.registers;
+        let start = program.code.len();
         let first_site = program.sites.len();
         let mut lowered = Vec::with_capacity(unit.body.len() + 1);
         for source in unit.body {
@@ -230,15 +231,28 @@ impl<'a> Decoder<'a> {
             matrix_registers: Box::default(),
         });
         layout::lay_out(lowered, program);
-        self.note_matrix_registers(unit.body, first_site, start as usize, program);
-        if let Some((number, function)) = unit.function {
+        self.note_matrix_registers(unit.body, first_site, start, program);
+        let mut formals = [Box::default(), Box::default()];
+        if let Some((_, function)) = unit.function {
             let passed = |formals| self.formals(formals).map_err(refuse(function.line));
+            formals = [passed(&function.params)?, passed(&function.returns)?];
+        }
+        let scope = slots::Scope {
+            code: start,
+            sites: first_site,
+            declared,
+            end: self.registers,
+            in_function: self.in_function,
+        };
+        self.registers = slots::share(&scope, program, &mut formals);
+        if let Some((number, function)) = unit.function {
+            let [params, returns] = formals;
             program.functions.push(Function {
                 name: function.name.as_str().into(),
                 number,
-                start,
-                params: passed(&function.params)?,
-                returns: passed(&function.returns)?,
+                start: start as u32,
+                params,
+                returns,
                 registers: first_register..self.registers,
                 predicates: first_predicate..self.predicates,
                 frame: unit.frame(&self.symbols[0]),

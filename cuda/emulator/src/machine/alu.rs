@@ -1,58 +1,31 @@
 //! Instructions that touch nothing but the warp's registers.
 
 use super::warp::{Warp, lanes};
-use crate::program::{Carry, CarryKind, Compare, Lanes, Mask, Op, PredSource, Reg, WARP};
+use crate::program::{CONSTANT, Carry, CarryKind, Compare, FULL, Lanes, Mask, Op, Reg, WARP};
 
 impl Warp {
     /// Executes an instruction that needs only registers; false where it is none of these.
     #[inline]
     pub(super) fn execute(&mut self, op: &Op, exec: Mask, constants: &[Lanes]) -> bool {
-        let mut out = [0; WARP];
-        let d = match *op {
-            Op::Lane1(ref f, d, a) => {
-                f(self.read(constants, a), &mut out);
-                d
-            }
-            Op::Lane2(ref f, d, a, b) => {
-                f(self.read(constants, a), self.read(constants, b), &mut out);
-                d
-            }
+        match *op {
+            Op::Lane1(ref f, d, a) => self.compute(constants, (d, exec), [a], |[a], out| f(a, out)),
+            Op::Lane2(ref f, d, a, b) => self.compute(constants, (d, exec), [a, b], |[a, b], out| f(a, b, out)),
             Op::Lane3(ref f, d, a, b, c) => {
-                f(
-                    self.read(constants, a),
-                    self.read(constants, b),
-                    self.read(constants, c),
-                    &mut out,
-                );
-                d
+                self.compute(constants, (d, exec), [a, b, c], |[a, b, c], out| f(a, b, c, out));
             }
-            Op::Lane4(ref f, d, [a, b, c, e]) => {
-                f(
-                    self.read(constants, a),
-                    self.read(constants, b),
-                    self.read(constants, c),
-                    self.read(constants, e),
-                    &mut out,
-                );
-                d
+            Op::Lane4(ref f, d, sources) => {
+                self.compute(constants, (d, exec), sources, |[a, b, c, e], out| f(a, b, c, e, out));
             }
             Op::Select(d, a, b, p) => {
-                self.select_lanes(p, self.read(constants, a), self.read(constants, b), &mut out);
-                d
+                let p = self.pred(p);
+                self.compute(constants, (d, exec), [a, b], |[a, b], out| select_lanes(p, a, b, out));
             }
-            Op::Compare(ref compare) => {
-                self.compare(compare, exec, constants);
-                return true;
-            }
+            Op::Compare(ref compare) => self.compare(compare, exec, constants),
             Op::Predicate(f, d, [a, b, c]) => {
                 let value = f(self.pred(a), self.pred(b), self.pred(c));
                 self.set_pred(d, exec, value);
-                return true;
             }
-            Op::Carry(ref carry) => {
-                self.carry(carry, exec, constants);
-                return true;
-            }
+            Op::Carry(ref carry) => self.carry(carry, exec, constants),
             Op::Unpack(ref to, bits, from) => {
                 let from = *self.read(constants, from);
                 for (i, d) in to.iter().enumerate() {
@@ -61,28 +34,45 @@ impl Warp {
                         self.write(d, exec, &part);
                     }
                 }
-                return true;
             }
             Op::Pack(d, bits, ref from) => {
+                let mut out = [0; WARP];
                 for (i, &reg) in from.iter().enumerate() {
                     let part = self.read(constants, reg);
                     for lane in 0..WARP {
                         out[lane] |= low_bits(part[lane], bits) << (bits * i as u32);
                     }
                 }
-                d
+                self.write(d, exec, &out);
             }
             _ => return false,
-        };
-        self.write(d, exec, &out);
+        }
         true
     }
 
-    fn select_lanes(&self, p: PredSource, a: &Lanes, b: &Lanes, out: &mut Lanes) {
-        let p = self.pred(p);
-        for lane in 0..WARP {
-            out[lane] = if p & 1 << lane != 0 { a[lane] } else { b[lane] };
+    /// Writes a function of other registers, which sets every lane of what it is given, to a register in the lanes of a mask.
+    #[inline]
+    fn compute<const N: usize>(
+        &mut self,
+        constants: &[Lanes],
+        (d, exec): (Reg, Mask),
+        sources: [Reg; N],
+        f: impl FnOnce([&Lanes; N], &mut Lanes),
+    ) {
+        if exec == FULL && !sources.contains(&d) {
+            let (before, rest) = self.registers.split_at_mut(d as usize);
+            if let Some((target, after)) = rest.split_first_mut() {
+                let read = |reg: Reg| match reg {
+                    CONSTANT.. => &constants[(reg & !CONSTANT) as usize],
+                    _ if reg < d => &before[reg as usize],
+                    _ => &after[(reg - d - 1) as usize],
+                };
+                return f(sources.map(read), target);
+            }
         }
+        let mut out = [0; WARP];
+        f(sources.map(|reg| self.read(constants, reg)), &mut out);
+        self.write(d, exec, &out);
     }
 
     fn compare(&mut self, compare: &Compare, exec: Mask, constants: &[Lanes]) {
@@ -127,6 +117,12 @@ impl Warp {
         if carry.writes {
             self.carry = (self.carry & !exec) | carries;
         }
+    }
+}
+
+fn select_lanes(p: Mask, a: &Lanes, b: &Lanes, out: &mut Lanes) {
+    for lane in 0..WARP {
+        out[lane] = if p & 1 << lane != 0 { a[lane] } else { b[lane] };
     }
 }
 

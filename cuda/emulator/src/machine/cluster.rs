@@ -10,6 +10,7 @@ use super::cta::{BARRIERS, Cta};
 use super::global::View;
 use super::report::{Trouble, trouble};
 use super::schedule::Random;
+use super::spare;
 use super::warp::{Wait, Warp, lanes};
 use crate::error::{Fault, FaultKind};
 use crate::program::{
@@ -89,15 +90,15 @@ impl<'a> Cluster<'a> {
         let warps_per_cta = env.warps_per_cta();
         let (mut ctas, mut warps) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks * warps_per_cta));
         for rank in 0..ranks {
-            let mut cta = Cta {
+            let (shared, shadow) = spare::take(env.shared_bytes() as usize);
+            ctas.push(Cta {
                 at: cta_at(env, index, rank as u32),
-                shared: vec![0; env.shared_bytes() as usize],
+                shared,
+                shadow,
                 live_threads: env.threads(),
                 live_warps: warps_per_cta as u32,
                 ..Cta::default()
-            };
-            cta.shadow.reset(cta.shared.len());
-            ctas.push(cta);
+            });
             for index in 0..warps_per_cta {
                 let threads = (env.threads() - 32 * index as u32).min(32);
                 let mut warp = Warp::new(rank, index as u32, FULL >> (32 - threads), env.program);

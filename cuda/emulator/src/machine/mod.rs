@@ -22,6 +22,7 @@ mod report;
 mod schedule;
 mod shadow;
 mod shared;
+mod spare;
 mod special;
 mod tensor;
 mod warp;

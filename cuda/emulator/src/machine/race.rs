@@ -103,6 +103,9 @@ impl Cluster<'_> {
         (does, order): (&str, Order),
     ) -> Result<(), Box<Trouble>> {
         let allocation = self.view.allocation(place);
+        if allocation.untouched_since(self.env.id) {
+            return Ok(());
+        }
         for writer in allocation.writers(place.at, bytes) {
             if writer.launch != self.env.id || writer.bytes == 0 {
                 continue;

@@ -5,6 +5,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::Env;
 use super::cluster::{Cluster, Turn};
+use super::spare;
 use super::special::MULTIPROCESSORS;
 use crate::counters::{Counters, Traffic};
 use crate::error::Fault;
@@ -285,6 +286,7 @@ impl<'a> Worker<'a> {
     fn finish(&mut self, i: usize) {
         let cluster = self.running.swap_remove(i);
         self.totals.lock().unwrap_or_else(|e| e.into_inner()).add(&cluster);
+        spare::give(cluster.ctas);
     }
 
     fn fail(&mut self, i: usize, fault: Box<Fault>) {

@@ -26,6 +26,7 @@ struct Cell {
 /// Books of one CTA's shared memory.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
+    /// One per word. Where it is zero, nothing has happened to the word, and its cell means nothing.
     flags: Vec<u8>,
     cells: Vec<Cell>,
     /// Bytes of split words; the word's `write_site` is the index.
@@ -80,8 +81,9 @@ impl Shadow {
         let words = bytes.div_ceil(4);
         self.flags.clear();
         self.flags.resize(words, 0);
-        self.cells.clear();
-        self.cells.resize(words, Cell::default());
+        if self.cells.len() < words {
+            self.cells.resize(words, Cell::default());
+        }
         self.splits.clear();
         self.sets.clear();
         self.free_splits.clear();
@@ -158,6 +160,9 @@ impl Shadow {
         let reads = matches!(touch, Touch::Read | Touch::AsyncRead(_));
         if reads && flags & bytes != bytes {
             return Err(((bytes & !flags).trailing_zeros(), Objection::Unwritten));
+        }
+        if flags == 0 {
+            self.cells[word] = Cell::default();
         }
         if flags & SPLIT == 0 && bytes == WRITTEN {
             enter(&mut self.cells[word], touch, who, &mut self.sets, &mut self.free_sets).map_err(|why| (0, why))?;
@@ -241,6 +246,9 @@ impl Shadow {
     }
 
     fn drop_readers(&mut self, word: usize) {
+        if self.flags[word] == 0 {
+            return;
+        }
         if self.flags[word] & SPLIT != 0 {
             let index = self.cells[word].write_site;
             for cell in self.splits[index as usize] {

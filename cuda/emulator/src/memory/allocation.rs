@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// An allocation of device memory.
@@ -15,6 +15,8 @@ pub(crate) struct Allocation {
     words: Words,
     /// A [`Writer`] for each 4 bytes; absent until a kernel writes here.
     writers: OnceLock<Option<Box<[AtomicU64]>>>,
+    /// The latest launch among them, 0 before the first.
+    latest: AtomicU32,
 }
 
 /// Who wrote 4 bytes last.
@@ -120,6 +122,7 @@ impl Allocation {
             // SAFETY: an atomic integer may be zero.
             words: Words::Own(unsafe { zeroed(len) }?),
             writers: OnceLock::new(),
+            latest: AtomicU32::new(0),
         })
     }
 
@@ -139,6 +142,7 @@ impl Allocation {
                 _owner: owner,
             },
             writers: OnceLock::new(),
+            latest: AtomicU32::new(0),
         })
     }
 
@@ -236,6 +240,9 @@ impl Allocation {
             Some(self.writers.get_or_init(|| unsafe { zeroed(self.words.len() * 2) }))
         };
         let Some(Some(shadow)) = shadow else { return };
+        if self.latest.load(Relaxed) < launch {
+            self.latest.fetch_max(launch, Relaxed);
+        }
         for (quad, bytes) in quads(at, bytes) {
             let now = Writer { launch, moment, bytes }.pack();
             let before = shadow[quad].load(Relaxed);
@@ -243,6 +250,12 @@ impl Allocation {
             let same = before >> 4 == now >> 4;
             shadow[quad].store(if same { before | now } else { now }, Relaxed);
         }
+    }
+
+    /// Whether no launch from this one on has written to it.
+    #[inline]
+    pub(crate) fn untouched_since(&self, launch: u32) -> bool {
+        self.latest.load(Relaxed) < launch
     }
 
     /// Who wrote the bytes last, for each 4 bytes, with which of the bytes asked for are that one's; nothing where no kernel ever

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 mod matrix;
 mod op;
+mod registers;
 
 pub(crate) use matrix::*;
 pub(crate) use op::*;

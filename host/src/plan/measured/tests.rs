@@ -228,7 +228,7 @@ proptest! {
     ) {
         let shape = Shape::new(512, 640).unwrap();
         let few = gemvs().chain(routes()).map(Kernel::Gemv);
-        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: 1 << cluster, slices }));
+        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: (1 << cluster).max(instance.sharing), slices }));
         let kernels: Vec<_> = few.chain(many).collect();
         let kernel = kernels[at % kernels.len()];
         let (op, format) = (kernel.op(), kernel.format());

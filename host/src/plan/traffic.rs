@@ -1,0 +1,71 @@
+//! What it takes to bring weights and x into the multiprocessors and the sums out again, whichever kernel does it.
+
+use super::Device;
+
+/// The bytes that a launch moves.
+pub(super) struct Traffic {
+    /// CTAs of one tile of tokens.
+    pub(super) row_ctas: usize,
+    /// Tiles of tokens.
+    pub(super) token_tiles: usize,
+    /// CTAs that fit on a multiprocessor.
+    pub(super) min_ctas: usize,
+    /// Bytes of all weights.
+    pub(super) weights: f64,
+    /// Bytes of weights that a CTA reads.
+    pub(super) cta_weights: f64,
+    /// Bytes of x that a CTA takes in.
+    pub(super) cta_x: f64,
+    /// CTAs that take them in together: each has read its part for all.
+    pub(super) sharing: usize,
+    /// Bytes of weights that a CTA has room for.
+    pub(super) ring: f64,
+    /// Bytes of a CTA's partial sums.
+    pub(super) sums: f64,
+}
+
+impl Traffic {
+    /// CTAs of the busiest multiprocessor.
+    pub(super) fn on_busiest(&self, device: &Device) -> usize {
+        let ctas = self.row_ctas.saturating_mul(self.token_tiles);
+        ctas.div_ceil(device.multiprocessors.max(1))
+    }
+
+    /// Waves of CTAs of the busiest multiprocessor.
+    pub(super) fn waves(&self, device: &Device) -> usize {
+        self.on_busiest(device).div_ceil(self.min_ctas)
+    }
+
+    /// Microseconds until all has come in: the longest of
+    ///
+    /// * weights from memory, by its bandwidth;
+    /// * weights into the busiest multiprocessor, which gets its bytes in flight once in the time that memory takes to answer;
+    /// * weights and x that this multiprocessor reads, as fast as L2 serves it; L2 answers sooner than memory, in the ratio of the rates;
+    /// * weights and x that it takes in, whoever has read them: one may take in more than L2 can give to each of all.
+    pub(super) fn bring_in(&self, device: &Device) -> f64 {
+        let multiprocessors = device.multiprocessors.max(1);
+        // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
+        let at_a_time = (multiprocessors * self.min_ctas / self.row_ctas.max(1)).max(1);
+        let passes = if self.weights > device.l2_bytes as f64 {
+            self.token_tiles.div_ceil(at_a_time)
+        } else {
+            1
+        };
+        let from_memory = passes as f64 * self.weights / (multiprocessors as f64 * device.stream);
+
+        let ctas = self.on_busiest(device);
+        let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
+        let weights = ctas as f64 * self.cta_weights;
+        let answered = weights * passes as f64 / self.token_tiles as f64 / (device.stream * in_flight).min(device.l2);
+        let x = ctas as f64 * self.cta_x;
+        let through_l2 = (weights + x / self.sharing as f64) / (device.l2 * in_flight.min(1.0));
+        let taken_in = (weights + x) / device.port;
+        from_memory.max(answered).max(through_l2).max(taken_in)
+    }
+
+    /// Microseconds in which the partial sums of the CTAs that end last pass through shared memory, in and out.
+    pub(super) fn bring_out(&self, device: &Device) -> f64 {
+        let together = self.on_busiest(device).min(self.min_ctas);
+        2.0 * together as f64 * self.sums / device.shared
+    }
+}
