@@ -103,8 +103,8 @@ fn run_damaged(text: &str, count: u32, params: &[u8], what: &Launch<'_>) -> u32 
             seed: Some(random.random()),
             ..Options::default()
         };
-        options.limits.idle_instructions = 20_000;
-        options.limits.total_instructions = 200_000;
+        options.limits.idle_instructions = 2_000;
+        options.limits.total_instructions = 20_000;
         run += 1;
         let what = Launch {
             params: &params,
