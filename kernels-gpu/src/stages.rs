@@ -156,8 +156,8 @@ impl<I: Instance> Stages<I> {
     /// The rank of the first of the CTAs that share x with this one, itself perhaps.
     #[inline(always)]
     fn first_rank(&self) -> u32 {
-        let (_, part) = I::GEMM.place(cluster::cta_rank() as usize);
-        I::GEMM.rank(0, part) as u32
+        let (_, part) = I::GEMM.place(cluster::cta_rank());
+        I::GEMM.rank(0, part)
     }
 
     /// Sends for the tile of x at these columns and tokens, to `to` in this CTA's stage: all of it, or this CTA's part of it for all CTAs that

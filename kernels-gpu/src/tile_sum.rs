@@ -66,13 +66,15 @@ impl<'a> Tile<'a> {
         // At least 1, which spares divisions their check for zero.
         let ctas = cluster::cta_count().max(1);
         let (group, token_tile) = (thread::block_idx_x() / ctas, thread::block_idx_z());
-        let (member, part) = I::GEMM.place(cluster::cta_rank() as usize);
-        let row_tile = group * const { I::GEMM.sharing as u32 } + member as u32;
+        let base = shared::dynamic_base();
+        let (member, part) = I::GEMM.place(cluster::cta_rank());
+        let sharing = const { I::GEMM.sharing as u32 };
+        let row_tile = group * sharing + member;
         Tile {
-            base: shared::dynamic_base(),
-            part: part as u32,
-            parts: (I::GEMM.parts(ctas as usize) as u32).max(1),
-            member: member as u32,
+            base,
+            part,
+            parts: (ctas / sharing).max(1),
+            member,
             row_tile,
             token_tile,
             args,
@@ -156,7 +158,7 @@ impl<'a> Tile<'a> {
                 if part >= const { I::GEMM.parts(MAX_CLUSTER) } {
                     return [0.0; 4];
                 }
-                let there = cluster::map_shared(address, I::GEMM.rank(self.member as usize, part) as u32);
+                let there = cluster::map_shared(address, I::GEMM.rank(self.member, part as u32));
                 // SAFETY: every CTA has stored its sums before the barrier above, and none exits before the one below.
                 unsafe { cluster::load_v4_f32_or_zero(there, (part as u32) < self.parts) }
             });

@@ -236,13 +236,13 @@ impl Gemm {
 
     /// What the CTA of this rank does in its cluster: which of those it is that share x, and so which tile of rows of theirs it has; and which
     /// part of K it has.
-    pub const fn place(&self, rank: usize) -> (usize, usize) {
-        (rank % self.sharing, rank / self.sharing)
+    pub const fn place(&self, rank: u32) -> (u32, u32) {
+        (rank & (self.sharing as u32 - 1), rank >> self.sharing.trailing_zeros())
     }
 
     /// The rank of the CTA that is this one of those that share x, for this part of K: [`Gemm::place`] backwards.
-    pub const fn rank(&self, member: usize, part: usize) -> usize {
-        part * self.sharing + member
+    pub const fn rank(&self, member: u32, part: u32) -> u32 {
+        part * self.sharing as u32 + member
     }
 
     /// Parts into which a cluster of so many CTAs splits K.

@@ -183,9 +183,10 @@ mod tests {
     fn every_cta_of_a_cluster_has_a_place_of_its_own() {
         for i in gemms() {
             for cluster in [1, 2, 4, 8] {
-                for rank in 0..i.parts(cluster) * i.sharing {
+                let (members, parts) = (i.sharing as u32, i.parts(cluster) as u32);
+                for rank in 0..parts * members {
                     let (member, part) = i.place(rank);
-                    assert!(member < i.sharing && part < i.parts(cluster), "{}", i.name);
+                    assert!(member < members && part < parts, "{}", i.name);
                     assert_eq!(i.rank(member, part), rank, "{}", i.name);
                 }
             }
