@@ -57,7 +57,7 @@ pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) 
         row_ctas: n.div_ceil(instance.rows()) * instance.cluster,
         token_tiles: m.div_ceil(instance.tokens()),
         min_ctas: instance.min_ctas,
-        weights: (n.div_ceil(UNIT_ROWS) * groups * instance.format.unit_bytes()) as f64,
+        weights: n.div_ceil(UNIT_ROWS) as f64 * (groups * instance.format.unit_bytes()) as f64,
         cta_weights: cta_groups as f64 * group_bytes,
         // Once per CTA, padded to whole token blocks.
         cta_x: (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64,

@@ -194,6 +194,49 @@ fn launches_beyond_the_grid_are_refused() {
     }
 }
 
+/// Costs are numbers, and the launch legal, whatever the sizes and whatever a driver tells of its device.
+#[test]
+fn the_largest_sizes_and_the_strangest_devices_get_plans() {
+    let most = u32::MAX as usize;
+    let told = [0, 1, usize::MAX].map(|number| Told {
+        multiprocessors: Some(number),
+        clock: Some(number),
+        memory_clock: Some(number),
+        bus_bits: Some(number),
+        l2_bytes: Some(number),
+    });
+    for device in told.iter().map(Device::described) {
+        for (n, k) in [(most, most), (most, 1), (1, most), (1, 1)] {
+            for m in [1, 32, 33, 65_535 * 32] {
+                for &(op, format) in ALL {
+                    let n = if op == Op::Route { n.min(1024) } else { n };
+                    let request = Request::new(op, format, Shape::new(n, k).unwrap(), m).x(0, k.next_multiple_of(8));
+                    for request in [request, request.x(2, k), request.row_major(true)] {
+                        let plan = plan(&request, &device).unwrap().unwrap();
+                        let list = List::new(&request, &device);
+                        assert_eq!(
+                            list.chosen().map(|chosen| chosen.kernel),
+                            Some(plan.kernel),
+                            "{request}"
+                        );
+                        let costs = list.candidates.iter().filter_map(Candidate::us);
+                        assert!(costs.clone().count() > 0 && costs.clone().all(|us| us > 0.0), "{list}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The cost of a GEMV over weights of more bytes than 64 bits count is that of their bytes.
+#[test]
+fn weights_beyond_64_bits_of_bytes_cost_what_they_weigh() {
+    let gemv = &Format::Bf16.gemvs()[0];
+    let cost = |n| gemv::cost(gemv, &request(n, u32::MAX as usize, 1), &Device::H200);
+    let ratio = cost(u32::MAX as usize) / cost(1 << 31);
+    assert!((1.99..2.01).contains(&ratio), "{ratio}");
+}
+
 /// A GEMV loads x for every 64 rows, a product for more of them. Where that counts, and no measurement speaks, the product is taken.
 #[test]
 fn up_to_32_tokens_costs_decide() {

@@ -45,7 +45,7 @@ impl Traffic {
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
-        let at_a_time = (multiprocessors * self.min_ctas / self.row_ctas.max(1)).max(1);
+        let at_a_time = (multiprocessors.saturating_mul(self.min_ctas) / self.row_ctas.max(1)).max(1);
         let passes = if self.weights > device.l2_bytes as f64 {
             self.token_tiles.div_ceil(at_a_time)
         } else {

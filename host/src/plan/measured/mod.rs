@@ -16,11 +16,11 @@
 //! Fields hold no commas and are not quoted. Empty lines and lines that start with `#` say nothing. The first other line names the columns.
 //!
 //! A request takes the rows of its operation, format and shape with the next number of tokens at or above its own; of these the fastest that
-//! fits it, and one without a time only where there is none with one.
+//! fits it, and one without a time only where there is none with one. Products for more than 32 tokens do not count for 32 or fewer.
 
 mod text;
 
-use super::{Kernel, Op, Request};
+use super::{FEW_TOKENS, Kernel, Op, Request};
 use crate::instances::Format;
 use crate::{Error, Result, Shape};
 use std::fmt;
@@ -143,9 +143,13 @@ impl Table {
     pub(super) fn rows_for(&self, request: &Request) -> impl Iterator<Item = &Measurement> {
         let rows = self.of((request.op, request.format, request.shape));
         let from = rows.partition_point(|row| row.m < request.m);
+        // Who has timed products for a prefill has not compared them with what a decode step would take.
+        let of_its_kind = move |row: &&Measurement| {
+            row.m <= FEW_TOKENS || request.m > FEW_TOKENS || matches!(row.kernel, Kernel::Gemv(_))
+        };
         let walks = rows.chunk_by(|a, b| a.m == b.m).rev().flatten();
         let walks = walks.filter(|row| matches!(row.kernel, Kernel::Gemv(_)));
-        rows[from..].iter().chain(walks)
+        rows[from..].iter().filter(of_its_kind).chain(walks)
     }
 }
 

@@ -67,6 +67,27 @@ fn the_fastest_of_the_next_tokens_is_taken_and_what_nobody_timed_comes_last() {
     assert_eq!(chosen(&only_proposed, 8), Some(EIGHT));
 }
 
+/// A product for many tokens says nothing of a few, for which there are kernels of another kind.
+#[test]
+fn rows_for_many_tokens_do_not_count_for_few() {
+    let product = unit_gemms().find(|i| i.loads == Loads::Units(Format::Bf16)).unwrap();
+    let row = |m: usize, us: &str| {
+        let start = format!("H200,2027-01-02,tune,project,bf16,512,640,{m}");
+        format!("{start},{},{},1,{us}", product.name, product.sharing)
+    };
+    let table = self::table(&[&row(256, "5"), &row(16, "7")]).unwrap();
+    for (m, found) in [
+        (1, Some(16)),
+        (16, Some(16)),
+        (17, None),
+        (32, None),
+        (33, Some(256)),
+        (256, Some(256)),
+    ] {
+        assert_eq!(first(&table, &request(m, 0)).map(|row| row.m), found, "{m} tokens");
+    }
+}
+
 #[test]
 fn a_walk_takes_the_largest_measured() {
     let walks = "gemv_bf16_sm90_w4c1s2g1n4r4x8";
