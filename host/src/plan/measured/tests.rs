@@ -177,6 +177,8 @@ fn products_are_rows_with_their_division() {
     for (division, words) in [
         (",,1", "`cluster`"),
         ("3,1,1", "one of [1, 2, 4, 8]"),
+        ("0,1,1", "one of [1, 2, 4, 8]"),
+        ("many,1,1", "`cluster` is `many`; for"),
         ("1,0,1", "`slices`"),
         ("1,17,1", "`slices`"),
     ] {

@@ -140,16 +140,17 @@ fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::resul
             )),
         };
     };
-    let cluster = number("cluster", division[0], usize::MAX)?;
-    if !runs_in(whole.instance, cluster) {
-        let allowed: Vec<usize> = CLUSTERS
-            .into_iter()
-            .filter(|&size| runs_in(whole.instance, size))
-            .collect();
-        return Err(format!(
-            "`cluster` is {cluster}; for {name} it must be one of {allowed:?}"
-        ));
-    }
+    let allowed: Vec<usize> = CLUSTERS
+        .into_iter()
+        .filter(|&size| runs_in(whole.instance, size))
+        .collect();
+    let cluster = division[0].parse().ok().filter(|size| allowed.contains(size));
+    let cluster = cluster.ok_or_else(|| {
+        format!(
+            "`cluster` is `{}`; for {name} it must be one of {allowed:?}",
+            cut(division[0])
+        )
+    })?;
     Ok(Kernel::Gemm(Division {
         cluster,
         slices: number("slices", division[1], MAX_SLICES)?,
