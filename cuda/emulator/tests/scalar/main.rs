@@ -6,9 +6,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod comparisons;
 mod conversions;
 mod floats;
 mod grid;
 mod halves;
 mod integers;
+mod known;
 mod reference;
