@@ -44,7 +44,9 @@ const INTEGERS: &[Comparison] = &[
 ];
 
 /// How a comparison is combined with a predicate.
-const LOGIC: [(&str, fn(bool, bool) -> bool); 4] = [
+type Logic = fn(bool, bool) -> bool;
+
+const LOGIC: [(&str, Logic); 4] = [
     ("", |yes, _| yes),
     (".and", |yes, p| yes && p),
     (".or", |yes, p| yes || p),
@@ -111,8 +113,8 @@ fn integers() -> [Kind; 6] {
         kind("b32", "r", 2, |a, b| order(a as u32, b as u32)),
         kind("u32", "r", 10, |a, b| order(a as u32, b as u32)),
         kind("s32", "r", 6, |a, b| order(a as i32, b as i32)),
-        kind("b64", "d", 2, |a, b| order(a, b)),
-        kind("u64", "d", 10, |a, b| order(a, b)),
+        kind("b64", "d", 2, order),
+        kind("u64", "d", 10, order),
         kind("s64", "d", 6, |a, b| order(a as i64, b as i64)),
     ]
 }

@@ -6,7 +6,7 @@ use ptx_emulator::Module;
 
 use super::grid::Form;
 use super::support::ptx;
-use super::{comparisons, conversions, floats, integers};
+use super::{bits, comparisons, conversions, floats, integers, packed};
 
 /// Names, qualifiers of which one of each group may follow, types, and operands, in which `D` stands for registers of the first
 /// type and `A` for those of the last.
@@ -17,8 +17,9 @@ struct Family {
     operands: &'static [&'static str],
 }
 
-/// Types of arithmetic, and 16 bits too where one of several types may be so.
+/// Types of 32 and 64 bits.
 const TYPES: &[&str] = &["u32", "s32", "b32", "f32", "u64", "s64", "b64", "f64"];
+/// What conversions lead to.
 const ANY: &[&str] = &[
     "u8", "s8", "u16", "s16", "f16", "bf16", "u32", "s32", "f32", "u64", "s64", "f64", "tf32", "f16x2", "bf16x2",
     "e4m3x2", "e5m2x2",
@@ -64,8 +65,7 @@ const FAMILIES: &[Family] = families! {
     ["fns"] [&[""]] [TYPES] THREE;
     ["prmt"] [&["", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]] [TYPES] THREE;
     ["lop3"] [&["", "and", "or", "xor"]] [TYPES] &["%r0, %r1, %r2, %r3, 6", "%r0|%p0, %r1, %r2, %r3, 6, %p1"];
-    ["dp4a"] [&["", "lo", "hi"]] [TYPES, TYPES] &["%r0, %r1, %r2, %r3"];
-    ["dp2a"] [&["", "lo", "hi"]] [TYPES, TYPES] &["%r0, %r1, %r2, %r3"];
+    ["dp4a", "dp2a"] [&["", "lo", "hi"]] [TYPES, TYPES] &["%r0, %r1, %r2, %r3"];
     ["setp"] [COMPARISON, LOGIC, FTZ] [TYPES] &["%p2|%p3, %A1, %A2", "%p2|%p3, %A1, %A2, %p1"];
     ["set"] [COMPARISON, LOGIC, FTZ] [TYPES, TYPES] &["%D0, %A1, %A2", "%D0, %A1, %A2, %p1"];
     ["selp"] [&[""]] [TYPES] &["%A0, %A1, %A2, %p1"];
@@ -138,7 +138,14 @@ fn taken(family: &Family) -> Vec<String> {
 
 #[test]
 fn every_form_is_compared() {
-    let lists: [fn() -> Vec<Form<'static>>; 4] = [comparisons::all, conversions::all, floats::all, integers::all];
+    let lists: [fn() -> Vec<Form<'static>>; 6] = [
+        bits::all,
+        comparisons::all,
+        conversions::all,
+        floats::all,
+        integers::all,
+        packed::all,
+    ];
     let mut compared = HashSet::new();
     for text in lists.iter().flat_map(|list| list()).flat_map(|form| form.texts) {
         for instruction in text.split(';') {
