@@ -14,6 +14,7 @@
 //!
 //! * All terms of a weight meet the same x tile and go into the same sums.
 //! * K is split over the CTAs of a cluster and the slices of the grid; [`crate::tile_sum`] puts the parts together.
+//! * Some instances have CTAs that share x, a tile of rows each: every tile of x comes into all of them by one read ([`crate::stages`]).
 //! * The weights are asked for before `griddepcontrol.wait`, as in [`crate::gemv`]; x comes after.
 
 use crate::instances::{GEMM, Gemm, GemmArgs, for_each_gemm, same};
@@ -22,7 +23,7 @@ use crate::tile_sum::{Instance, Tile};
 use cuda_std::shared::SharedAddr;
 use cuda_std::tensor_map::{self, TensorMap};
 use cuda_std::wgmma::{self, Accumulator, WARPGROUP_WARPS};
-use cuda_std::{pdl, tensor_map_address, thread, warp};
+use cuda_std::{pdl, tensor_map_address, warp};
 
 /// A compiled matrix product by tensor copies.
 trait TensorInstance: Instance {
@@ -64,8 +65,8 @@ impl<I: TensorInstance> Stages<I> {
     unsafe fn fetch_x(&self, stage: u32, map: u64, chunk: u32, first_token: u32) {
         for group in 0..Self::GROUPS {
             let at = [(chunk * Self::GROUPS + group) * COLUMNS, first_token];
-            // SAFETY: announced with the stage's weights; the box is the tile.
-            unsafe { tensor_map::load_2d(self.tile(stage, group, Self::TERMS), map, at, self.full(stage)) };
+            // SAFETY: the map is that of x.
+            unsafe { self.fetch_tokens(stage, self.tile(stage, group, Self::TERMS), map, at) };
         }
     }
 }
@@ -148,21 +149,15 @@ unsafe fn gemm<I: TensorInstance>(maps: Maps, args: GemmArgs) {
     tile.prepare::<I>();
     let range = tile.slice(args.k.div_ceil(const { COLUMNS * I::GEMM.groups as u32 }));
     let consumers = const { I::GEMM.warps as u32 };
-    if thread::thread_idx_x() == consumers * warp::WARP_SIZE {
-        // SAFETY: the first use of the barriers.
-        unsafe { ring.init() };
-    }
-    thread::sync_threads();
+    // SAFETY: the maps are those of x and of the weights, with this instance's boxes.
+    let weights = |stage, chunk| unsafe { ring.fetch_weights(stage, maps.weights, chunk, tile.first_row) };
+    let x = |stage, chunk| unsafe { ring.fetch_x(stage, maps.x, chunk, tile.first_token) };
+    // SAFETY: the whole CTA comes here.
+    unsafe { ring.start(range, weights) };
     let sums = if warp == consumers {
         if warp::lane_id() == 0 {
-            // SAFETY: the maps are those of x and of the weights, with this instance's boxes.
-            unsafe {
-                ring.produce(
-                    range,
-                    |stage, chunk| ring.fetch_weights(stage, maps.weights, chunk, tile.first_row),
-                    |stage, chunk| ring.fetch_x(stage, maps.x, chunk, tile.first_token),
-                );
-            }
+            // SAFETY: the ring has been started for the same chunks.
+            unsafe { ring.produce(range, weights, x) };
         }
         warp::sync_warp(u32::MAX);
         I::Sums::zeros()
@@ -184,7 +179,7 @@ const fn find(name: &str) -> Gemm {
 }
 
 macro_rules! entries {
-    ($($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => { $(
+    ($($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => { $(
         #[allow(non_camel_case_types)]
         enum $name {}
         impl Instance for $name {

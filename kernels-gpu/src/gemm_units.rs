@@ -13,6 +13,7 @@
 //! ```
 //!
 //! * A unit's halves have registers of their own: while the tensor cores multiply one, the warp decodes the other.
+//! * Some instances have CTAs that share x, as there.
 //! * Every weight is exact when it is multiplied, exceptions too. So the format changes no bit of a result, and neither does reading
 //!   weights by tensor copies.
 
@@ -26,9 +27,9 @@ use crate::patches::Patched;
 use crate::stages::{Place, Stages};
 use crate::tile_sum::{Instance, Tile};
 use cuda_std::shared::SharedAddr;
-use cuda_std::tensor_map::{self, TensorMap};
+use cuda_std::tensor_map::TensorMap;
 use cuda_std::wgmma::{self, Accumulator, WARPGROUP_WARPS};
-use cuda_std::{bulk_copy, pdl, tensor_map_address, thread, warp};
+use cuda_std::{bulk_copy, pdl, tensor_map_address, warp};
 
 /// A compiled matrix product over packed units.
 trait UnitInstance: Instance {
@@ -149,24 +150,19 @@ unsafe fn gemm<I: UnitInstance>(x: u64, args: UnitGemmArgs, format: I::Weights) 
         first_block: tile.first_row / const { crate::layout::UNIT_ROWS as u32 },
         last_block: blocks as u32 - 1,
     };
-    if thread::thread_idx_x() == consumers * warp::WARP_SIZE {
-        // SAFETY: the first use of the barriers.
-        unsafe { units.ring.init() };
-    }
-    thread::sync_threads();
+    // SAFETY: the units are what the packer made.
+    let weights = |stage, chunk| unsafe { units.fetch(stage, chunk) };
+    let x = |stage, chunk| {
+        let at = [chunk * COLUMNS, tile.first_token];
+        // SAFETY: the map is that of x, with this instance's box.
+        unsafe { units.ring.fetch_tokens(stage, units.ring.data(stage), x, at) };
+    };
+    // SAFETY: the whole CTA comes here.
+    unsafe { units.ring.start(range, weights) };
     let sums = if warp == consumers {
         if warp::lane_id() == 0 {
-            // SAFETY: the map is that of x, with this instance's box; the units are what the packer made.
-            unsafe {
-                units.ring.produce(
-                    range,
-                    |stage, chunk| units.fetch(stage, chunk),
-                    |stage, chunk| {
-                        let at = [chunk * COLUMNS, tile.first_token];
-                        tensor_map::load_2d(units.ring.data(stage), x, at, units.ring.full(stage));
-                    },
-                );
-            }
+            // SAFETY: the ring has been started for the same chunks.
+            unsafe { units.ring.produce(range, weights, x) };
         }
         warp::sync_warp(u32::MAX);
         I::Sums::zeros()
@@ -188,7 +184,7 @@ const fn find(table: &[Gemm], name: &str) -> Gemm {
 }
 
 macro_rules! entries {
-    ($table:ident $weights:ty, $format:expr; $($name:ident: $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => { $(
+    ($table:ident $weights:ty, $format:expr; $($name:ident: $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => { $(
         #[allow(non_camel_case_types)]
         enum $name {}
         impl Instance for $name {

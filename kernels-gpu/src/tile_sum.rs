@@ -4,11 +4,14 @@
 //! ```text
 //!   CTA 0  CTA 1  …    partial sums of the tile, [token][row], in each CTA's shared memory
 //!     └──┬───┴──┘
-//!   CTA i adds, in rank order, what the cluster has of the i-th share of the tile's tokens
+//!   CTA i adds, in the order of K, what the cluster has of the i-th share of the tile's tokens
 //!        │
 //!        ├── one slice, no gate: to y
 //!        └── else: to the sums in global memory (atomically, or to a place of the slice's own); whoever comes last there finishes them
 //! ```
+//!
+//! Where CTAs share x, a cluster has several tiles of rows, and each is finished by its own CTAs alone. Tiles beyond the last row have nothing
+//! to store.
 
 use crate::gate;
 use crate::instances::{Gemm, GemmArgs, Loads, Purpose};
@@ -42,9 +45,11 @@ const AT_ONCE: u32 = 16;
 pub(crate) struct Tile<'a> {
     /// The CTA's dynamic shared memory.
     base: SharedAddr,
-    /// Rank in the cluster, and CTAs of the cluster.
-    rank: u32,
-    ctas: u32,
+    /// Which part of the cluster's K, and of how many.
+    part: u32,
+    parts: u32,
+    /// Which of the CTAs that share x.
+    member: u32,
     row_tile: u32,
     token_tile: u32,
     args: &'a GemmArgs,
@@ -60,11 +65,16 @@ impl<'a> Tile<'a> {
     pub(crate) fn of_cta<I: Instance>(args: &'a GemmArgs) -> Self {
         // At least 1, which spares divisions their check for zero.
         let ctas = cluster::cta_count().max(1);
-        let (row_tile, token_tile) = (thread::block_idx_x() / ctas, thread::block_idx_z());
+        let (group, token_tile) = (thread::block_idx_x() / ctas, thread::block_idx_z());
+        let base = shared::dynamic_base();
+        let (member, part) = I::GEMM.place(cluster::cta_rank());
+        let sharing = const { I::GEMM.sharing as u32 };
+        let row_tile = group * sharing + member;
         Tile {
-            base: shared::dynamic_base(),
-            rank: cluster::cta_rank(),
-            ctas,
+            base,
+            part,
+            parts: (ctas / sharing).max(1),
+            member,
             row_tile,
             token_tile,
             args,
@@ -84,17 +94,17 @@ impl<'a> Tile<'a> {
     /// Chunks `[first, last)` of `chunks` along K that fall to this CTA.
     #[inline(always)]
     pub(crate) fn slice(&self, chunks: u32) -> (u32, u32) {
-        let worker = thread::block_idx_y() * self.ctas + self.rank;
-        slice(chunks, worker, self.args.join.slices * self.ctas)
+        let worker = thread::block_idx_y() * self.parts + self.part;
+        slice(chunks, worker, self.args.join.slices * self.parts)
     }
 
     /// The tokens `[first, last)` of the tile that this CTA finishes, of those that there are.
     #[inline(always)]
     fn share<I: Instance>(&self) -> (u32, u32) {
         let live = (self.args.m - self.first_token).min(const { I::GEMM.tokens() as u32 });
-        let share = live.div_ceil(self.ctas);
-        let bound = |rank: u32| (rank * share).min(live);
-        (bound(self.rank), bound(self.rank + 1))
+        let share = live.div_ceil(self.parts);
+        let bound = |part: u32| (part * share).min(live);
+        (bound(self.part), bound(self.part + 1))
     }
 
     /// Puts the parts together. `sums` are the values of this thread, as [`cuda_std::wgmma::Accumulator`] has them; warps that
@@ -143,13 +153,16 @@ impl<'a> Tile<'a> {
         while at < (last - first) * quads {
             let (token, row) = (first + at / quads, at % quads * QUAD);
             let address = partial + (token * stride + row) * 4;
-            // All ranks are asked before the first has answered. Those that there are not add zeros.
-            let parts: [[f32; 4]; MAX_CLUSTER] = core::array::from_fn(|rank| {
-                let rank = rank as u32;
+            // All parts are asked for before the first has come. Those that there are not add zeros.
+            let parts: [[f32; 4]; MAX_CLUSTER] = core::array::from_fn(|part| {
+                if part >= const { I::GEMM.parts(MAX_CLUSTER) } {
+                    return [0.0; 4];
+                }
+                let there = cluster::map_shared(address, I::GEMM.rank(self.member, part as u32));
                 // SAFETY: every CTA has stored its sums before the barrier above, and none exits before the one below.
-                unsafe { cluster::load_v4_f32_or_zero(cluster::map_shared(address, rank), rank < self.ctas) }
+                unsafe { cluster::load_v4_f32_or_zero(there, (part as u32) < self.parts) }
             });
-            let sum = parts
+            let sum = parts[..const { I::GEMM.parts(MAX_CLUSTER) }]
                 .iter()
                 .fold([0f32; 4], |sum, part| core::array::from_fn(|i| sum[i] + part[i]));
             let sum = match factors {
@@ -228,7 +241,7 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     unsafe fn join<I: Instance>(&self, gate: bool, (first, last): (u32, u32)) {
         let join = &self.args.join;
-        let row_tiles = thread::grid_dim_x() / self.ctas;
+        let row_tiles = thread::grid_dim_x() / self.parts;
         // A gate wants all rows of its tokens.
         let (tile, arrivals) = if gate {
             (self.token_tile, join.slices * row_tiles)
@@ -236,7 +249,7 @@ impl<'a> Tile<'a> {
             (self.token_tile * row_tiles + self.row_tile, join.slices)
         };
         // SAFETY: the host gives a counter for each share of a tile; the whole CTA comes here, behind the cluster's barrier.
-        if unsafe { !join::is_last(join, tile * self.ctas + self.rank, arrivals) } {
+        if unsafe { !join::is_last(join, tile * self.parts + self.part, arrivals) } {
             return;
         }
         if gate {

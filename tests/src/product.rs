@@ -1,6 +1,6 @@
 //! Matrix products for many tokens, launched as they are, in the context that is current.
 
-use crate::driver::{self, Function, Launch};
+use crate::driver::{self, Function, Launch, Module, OwnContext};
 use hopper_cuda_driver::{emulated, ffi};
 use hopper_proj::bf16;
 use hopper_proj::instances::{
@@ -34,7 +34,7 @@ pub struct Operands {
 /// How the work is divided and joined.
 #[derive(Clone, Copy, Debug)]
 pub struct Division {
-    /// CTAs per cluster.
+    /// Parts of K that a cluster has: as many CTAs, times those that share x.
     pub cluster: usize,
     /// Slices of K.
     pub slices: usize,
@@ -49,7 +49,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// One CTA per tile, an FP32 result.
+    /// All of K to a CTA, an FP32 result.
     pub const NONE: Division = Division {
         cluster: 1,
         slices: 1,
@@ -58,6 +58,17 @@ impl Division {
         top_k: 0,
         overlaps: false,
     };
+
+    /// CTAs per cluster.
+    fn ctas(&self, instance: &Gemm) -> usize {
+        self.cluster * instance.sharing
+    }
+}
+
+/// The parts of K that clusters of an instance can have.
+pub fn clusters(instance: &Gemm) -> Vec<usize> {
+    let sizes = [1, 2, 4, 8].into_iter();
+    sizes.filter(|parts| parts * instance.sharing <= 8).collect()
 }
 
 /// The code of a failed call, and the story.
@@ -74,6 +85,7 @@ pub struct Product<'a> {
     args: PlainGemmArgs,
     units: Option<Packed>,
     x: Region,
+    row_major: u64,
     y: Region,
     ids: Region,
     weights: Region,
@@ -255,7 +267,7 @@ impl<'a> Product<'a> {
             16,
         );
         let grid = instance
-            .grid(m, n, division.cluster, division.slices)
+            .grid(m, n, division.ctas(instance), division.slices)
             .expect("a grid within bounds");
         let counters = Region::new(&vec![0; 4 * Gemm::counters(grid) as usize], 16);
         let factors = operands.factors.as_ref().map_or(0, |factors| {
@@ -304,6 +316,7 @@ impl<'a> Product<'a> {
             args,
             units,
             x,
+            row_major: weights.start,
             y,
             ids,
             weights: chosen,
@@ -324,6 +337,16 @@ impl<'a> Product<'a> {
         self
     }
 
+    /// The allocation of x.
+    pub fn x_memory(&self) -> u64 {
+        self.x.start
+    }
+
+    /// The allocation of the weights, packed where the kernel takes them so.
+    pub fn weight_memory(&self) -> u64 {
+        self.units.map_or(self.row_major, |packed| packed.units.start)
+    }
+
     /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
     pub fn packed_memory(&self) -> [u64; 3] {
         self.units
@@ -341,11 +364,12 @@ impl<'a> Product<'a> {
     /// Launches the kernel.
     pub fn launch(&self) -> Result<(), Failure> {
         let (instance, division) = (self.instance, self.division);
-        let grid = instance.grid(self.operands.m, self.operands.n, division.cluster, division.slices);
+        let cluster = division.ctas(instance);
+        let grid = instance.grid(self.operands.m, self.operands.n, cluster, division.slices);
         let launch = Launch {
             grid: [0, 0],
             threads: instance.threads() as u32,
-            cluster: division.cluster as u32,
+            cluster: cluster as u32,
             shared: instance.shared_bytes() as u32,
             overlaps: division.overlaps,
         };
@@ -388,4 +412,57 @@ impl<'a> Product<'a> {
         let zeros = |bytes: Vec<u8>| bytes.iter().all(|&byte| byte == 0);
         Ok(zeros(self.counters.read()?) && (self.division.serial || zeros(self.sums.read()?)))
     }
+}
+
+/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
+/// and may be predicated; a wait ends at once.
+pub fn without(text: &str, mnemonic: &str, which: usize) -> String {
+    let instead = match mnemonic {
+        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
+        _ => "griddepcontrol.launch_dependents;",
+    };
+    let (start, _) = text
+        .match_indices(mnemonic)
+        .nth(which)
+        .expect("a statement of the kernel");
+    let end = start + text[start..].find(';').expect("a statement ends");
+    format!("{}{instead}{}", &text[..start], &text[end + 1..])
+}
+
+/// Tokens, rows and columns of the two products of a [`chain`]: each CTA of the second has more chunks than the ring has stages, and comes through
+/// every unrolled copy of the loops.
+pub fn chain_sizes(instance: &Gemm) -> [[usize; 3]; 2] {
+    let between = 2 * 64 * (2 * instance.stages + 1);
+    [[40, between, 64], [40, 24, between]]
+}
+
+/// Runs y = x · Wᵀ, z = y · Vᵀ right behind it, and the first again right behind that, by the kernel of this text.
+///
+/// The first has more slices of K than chunks.
+pub fn chain(
+    ptx: &str,
+    instance: &'static Gemm,
+    [first, second]: &[Operands; 2],
+    seed: Option<u64>,
+) -> Result<[Vec<f32>; 2], Failure> {
+    let _context = OwnContext::new();
+    emulated::set_seed(seed);
+    let function = Module::load(ptx).function(instance.name);
+    let division = Division {
+        slices: 2,
+        fp32: false,
+        overlaps: true,
+        ..Division::NONE
+    };
+    let clustered = Division {
+        cluster: 2,
+        slices: 1,
+        ..division
+    };
+    let first = Product::new(function, instance, first, division);
+    let second = Product::new(function, instance, second, clustered).reading(&first);
+    first.launch()?;
+    second.launch()?;
+    first.launch()?;
+    Ok([first.y()?, second.y()?])
 }

@@ -5,7 +5,7 @@ use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
 use hopper_proj::reference;
 use hopper_proj::weights::split::Split;
 use hopper_proj_tests::driver::{Function, Module, OwnContext};
-use hopper_proj_tests::product::{Division, Operands, Product};
+use hopper_proj_tests::product::{Division, Operands, Product, chain, chain_sizes, clusters, without};
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn operands(values: &mut Values, instance: &Gemm, [m, n, k]: [usize; 3]) -> Operands {
@@ -59,11 +59,11 @@ fn check(product: &Product<'_>, exact: &[f64], division: Division) -> Vec<f32> {
 }
 
 /// Every size of clusters, every number of slices in either ending, and results of both types.
-fn divisions(values: &mut Values) -> Vec<Division> {
-    const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
-    let mut divisions: Vec<Division> = CLUSTERS
-        .into_iter()
-        .map(|cluster| Division {
+fn divisions(values: &mut Values, instance: &Gemm) -> Vec<Division> {
+    let clusters = clusters(instance);
+    let mut divisions: Vec<Division> = clusters
+        .iter()
+        .map(|&cluster| Division {
             cluster,
             ..Division::NONE
         })
@@ -71,7 +71,7 @@ fn divisions(values: &mut Values) -> Vec<Division> {
     for slices in 2..=4 {
         for serial in [false, true] {
             divisions.push(Division {
-                cluster: CLUSTERS[values.below(4)],
+                cluster: clusters[values.below(clusters.len())],
                 slices,
                 serial,
                 ..Division::NONE
@@ -100,7 +100,7 @@ fn every_instance_in_every_division() {
     for instance in gemms() {
         let _context = OwnContext::new();
         let function = function(instance);
-        for division in divisions(&mut values) {
+        for division in divisions(&mut values, instance) {
             let sizes = [1 + values.below(142), 1 + values.below(150), 1 + values.below(500)];
             let operands = operands(&mut values, instance, sizes);
             let product = Product::new(function, instance, &operands, division);
@@ -249,21 +249,6 @@ fn slices_are_joined_in_any_interleaving() {
     }
 }
 
-/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
-/// and may be predicated; a wait ends at once.
-fn without(text: &str, mnemonic: &str, which: usize) -> String {
-    let instead = match mnemonic {
-        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
-        _ => "griddepcontrol.launch_dependents;",
-    };
-    let (start, _) = text
-        .match_indices(mnemonic)
-        .nth(which)
-        .expect("a statement of the kernel");
-    let end = start + text[start..].find(';').expect("a statement ends");
-    format!("{}{instead}{}", &text[..start], &text[end + 1..])
-}
-
 #[test]
 fn a_second_call_misses_what_the_first_has_not_reset() {
     emulated_device();
@@ -319,37 +304,6 @@ const IN_PARTS: [&str; 4] = [
     "wgmma.wait_group",
 ];
 
-/// Runs y = x · Wᵀ, z = y · Vᵀ right behind it, and the first again right behind that, by the kernel of this text.
-///
-/// The first has more slices of K than chunks.
-fn chain(
-    ptx: &str,
-    instance: &'static Gemm,
-    [first, second]: &[Operands; 2],
-    seed: Option<u64>,
-) -> Result<[Vec<f32>; 2], (u32, String)> {
-    let _context = OwnContext::new();
-    emulated::set_seed(seed);
-    let function = Module::load(ptx).function(instance.name);
-    let division = Division {
-        slices: 2,
-        fp32: false,
-        overlaps: true,
-        ..Division::NONE
-    };
-    let clustered = Division {
-        cluster: 2,
-        slices: 1,
-        ..division
-    };
-    let first = Product::new(function, instance, first, division);
-    let second = Product::new(function, instance, second, clustered).reading(&first);
-    first.launch()?;
-    second.launch()?;
-    first.launch()?;
-    Ok([first.y()?, second.y()?])
-}
-
 #[test]
 fn no_ordering_statement_can_go() {
     emulated_device();
@@ -364,9 +318,7 @@ fn no_ordering_statement_can_go() {
         ("route_bf16x2_sm90_w4s4g1n8", &IN_PARTS),
     ] {
         let instance = instance(name);
-        // Each CTA of the second product has more chunks than the ring has stages, and comes through every unrolled copy of the loops.
-        let between = 2 * 64 * (2 * instance.stages + 1);
-        let pair = [[40, between, 64], [40, 24, between]].map(|sizes| operands(&mut values, instance, sizes));
+        let pair = chain_sizes(instance).map(|sizes| operands(&mut values, instance, sizes));
         let whole = shipped(&[name]);
         let right = chain(&whole, instance, &pair, None).unwrap();
         assert_eq!(chain(&whole, instance, &pair, Some(1)).unwrap(), right);
@@ -403,7 +355,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
     let mut values = Values::fresh();
     for instance in gemms() {
         let _context = OwnContext::new();
-        let (m, n, k) = (instance.tokens(), instance.rows(), 256);
+        let (m, n, k) = (instance.tokens(), instance.sharing * instance.rows(), 256);
         let operands = operands(&mut values, instance, [m, n, k]);
         let division = Division {
             cluster: 2,
@@ -417,7 +369,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
         let conflicts = (counters.load_conflicts, counters.store_conflicts);
         assert_eq!(conflicts, (0, 0), "{}: of loads, of stores", instance.name);
         // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.
-        let products = instance.warps * k / 16 * instance.terms;
+        let products = instance.sharing * instance.warps * k / 16 * instance.terms;
         match instance.loads {
             Loads::Tensor | Loads::Units(_) => assert_eq!(
                 counters.count("wgmma.mma_async") as usize,

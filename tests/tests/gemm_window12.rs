@@ -6,13 +6,12 @@ use hopper_proj::reference;
 use hopper_proj::weights::window12;
 use hopper_proj_tests::driver::{Function, Module, OwnContext};
 use hopper_proj_tests::exceptions::weights;
-use hopper_proj_tests::product::{Division, Operands, Product};
+use hopper_proj_tests::product::{Division, Operands, Product, clusters};
 use hopper_proj_tests::{Values, shape, shipped};
 
 /// Shares of the weights that the palette lacks.
 const RATES: [f64; 4] = [0.0, 1e-4, 1e-2, 0.5];
 const TOKENS: [usize; 8] = [33, 64, 65, 100, 128, 129, 256, 300];
-const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 /// Rows and columns of a unit.
 const UNIT: (usize, usize) = (16, 64);
 
@@ -20,12 +19,16 @@ fn emulated_device() {
     select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
 }
 
-/// Kernels that differ in how they read weights alone: from units of 12 and of 16 bits, and by tensor copies where there is one.
-fn alike(at: usize) -> (&'static Gemm, Vec<&'static Gemm>) {
+/// Kernels that differ in how they read operands alone: weights from units of 12 and of 16 bits, and by tensor copies where there is one; x for
+/// one CTA, and for several where some share it. And a number of parts of K that all can make of a cluster.
+fn alike(at: usize, parts: usize) -> (&'static Gemm, Vec<&'static Gemm>, usize) {
     let window12 = &WINDOW12_GEMM[at];
     let tile = |i: &Gemm| (i.purpose, i.terms, i.warps, i.groups, i.token_blocks);
-    let others = BF16_UNIT_GEMM.iter().chain(GEMM);
-    (window12, others.filter(|i| tile(i) == tile(window12)).collect())
+    let others = BF16_UNIT_GEMM.iter().chain(GEMM).chain(WINDOW12_GEMM);
+    let others: Vec<_> = others.filter(|i| tile(i) == tile(window12) && *i != window12).collect();
+    let most_sharing = others.iter().copied().max_by_key(|i| i.sharing).unwrap_or(window12);
+    let possible = clusters(most_sharing);
+    (window12, others, possible[parts % possible.len()])
 }
 
 fn function(instance: &Gemm) -> Function {
@@ -65,13 +68,13 @@ fn twelve_bits_give_the_bits_of_sixteen() {
     for (r, rate) in RATES.into_iter().enumerate() {
         for (at, m) in TOKENS.into_iter().enumerate() {
             let _context = OwnContext::new();
-            let (window12, others) = alike((at + r) % WINDOW12_GEMM.len());
+            let (window12, others, cluster) = alike((at + r) % WINDOW12_GEMM.len(), at / 2 + r);
             // Exceptions cost the emulator a hundred times what other weights do.
             let most = if rate < 0.1 { [300, 900] } else { [70, 300] };
             let sizes = [m, 1 + values.below(most[0]), 1 + values.below(most[1])];
             let operands = operands(&mut values, sizes, rate);
             let division = Division {
-                cluster: CLUSTERS[(at + r) % CLUSTERS.len()],
+                cluster,
                 ..Division::NONE
             };
             let y = result(window12, &operands, division);
@@ -92,7 +95,7 @@ fn exceptions_are_put_where_they_belong() {
     emulated_device();
     let mut values = Values::fresh();
     let (n, k, m) = (64, 8 * UNIT.1, 33);
-    for cluster in CLUSTERS {
+    for parts in 0..4 {
         let _context = OwnContext::new();
         let mut operands = operands(&mut values, [m, n, k], 0.0);
         // Row block r has its exceptions 1, 7, 64 and 131 apart: many per half of a unit, or many halves without.
@@ -109,11 +112,11 @@ fn exceptions_are_put_where_they_belong() {
         }
         let packed = window12::pack(&operands.terms[0], shape(n, k)).unwrap();
         assert!(packed.starts().array_windows().all(|[start, end]| start < end));
+        let (window12, others, cluster) = alike(0, parts);
         let division = Division {
             cluster,
             ..Division::NONE
         };
-        let (window12, others) = alike(0);
         let y = result(window12, &operands, division);
         check(&y, &operands);
         assert_eq!(result(others[0], &operands, division), y, "{cluster} CTAs");
@@ -126,9 +129,10 @@ fn results_are_the_same_in_any_interleaving() {
     let mut values = Values::fresh();
     for (at, window12) in WINDOW12_GEMM.iter().enumerate() {
         let _context = OwnContext::new();
+        let clusters = clusters(window12);
         let operands = operands(&mut values, [70, 90, 700], 0.01);
         let division = Division {
-            cluster: CLUSTERS[at % CLUSTERS.len()],
+            cluster: clusters[at % clusters.len()],
             ..Division::NONE
         };
         let product = Product::new(function(window12), window12, &operands, division);
@@ -149,7 +153,7 @@ fn weights_are_read_once_per_tile_of_tokens() {
     emulated_device();
     let mut values = Values::fresh();
     for (window12, bf16) in WINDOW12_GEMM.iter().zip(BF16_UNIT_GEMM) {
-        let (n, k) = (2 * window12.rows(), 8 * UNIT.1);
+        let (n, k) = (window12.sharing.max(2) * window12.rows(), 8 * UNIT.1);
         let operands = operands(&mut values, [window12.tokens() + 1, n, k], 0.001);
         let packed = window12::pack(&operands.terms[0], shape(n, k)).unwrap();
         let [twelve, sixteen] = [window12, bf16].map(|instance| {

@@ -8,6 +8,7 @@ mod foreign;
 mod lint_ptx;
 mod paths;
 mod peers;
+mod sanitize;
 mod sass;
 mod table;
 mod test;
@@ -63,6 +64,9 @@ enum Task {
         #[arg(long)]
         test: bool,
     },
+    /// Run the driver's tests with threads in them under a thread sanitizer, built with it and with Rust's library from source: on
+    /// Linux, with the toolchain's rust-src (or CUDA_BUILDER_RUST_SRC) and crates.io
+    Sanitize,
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,
 }
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
         Task::EmulatedDriver { out, test } => emulated_driver::run(out, test),
+        Task::Sanitize => sanitize::run(),
         Task::NoForeignSources => foreign::run(),
     };
     if let Err(error) = done {

@@ -29,5 +29,5 @@ mod toolchain;
 pub use builder::{CudaBuilder, NvvmArch};
 pub use error::BuildError;
 pub use finish::FinishError;
-pub use library_source::{LIBRARY_SOURCE_VARIABLE, SourceError};
+pub use library_source::{LIBRARY_SOURCE_VARIABLE, SourceError, library_source};
 pub use spec::{EntrySpec, SassPromise};

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::error::BuildError;
 use crate::toolchain::{Toolchain, output_of};
 
 /// The variable that may name a folder with the library source.
@@ -53,6 +54,15 @@ pub enum SourceError {
         /// The compiler's version.
         release: String,
     },
+}
+
+/// The source of the library that belongs to the compiler that is active in `folder`: for those who build it themselves.
+///
+/// # Errors
+///
+/// Where there is no compiler, or no source of its version.
+pub fn library_source(folder: &Path) -> Result<PathBuf, BuildError> {
+    Ok(find(&Toolchain::active_in(folder)?)?)
 }
 
 /// The library source for `toolchain`: its own; else the folder that the variable names; else what rustup fetches.

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use hopper_cuda_driver::ffi::*;
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 /// Rows of 4 bytes, 8 apart, from the host to the device.
 fn rows(to: CUdeviceptr, from: &[u8]) -> CUDA_MEMCPY2D {
@@ -184,4 +184,26 @@ fn rows_are_filled_with_their_pitch() {
         INVALID_VALUE,
         "too many rows"
     );
+}
+
+#[test]
+fn addresses_of_nothing_are_refused_not_followed() {
+    let _context = Context::new();
+    let mut host = [0_u32; 4];
+    let live = upload(&[1_u32; 4]);
+    let freed = upload(&[2_u32; 4]);
+    ok!(cuMemFree_v2(freed));
+    let pinned = handle!(cuMemHostAlloc(16, 0));
+    ok!(cuMemFreeHost(pinned));
+    for nothing in [0, 12, freed, freed + 4, pinned.addr() as u64, live + 16] {
+        assert_eq!(code!(cuMemcpy(live, nothing, 4)), INVALID_VALUE, "{nothing:#x}");
+        assert_eq!(code!(cuMemcpy(nothing, live, 4)), INVALID_VALUE, "{nothing:#x}");
+        assert_eq!(
+            code!(cuMemcpyDtoH_v2(without_provenance_mut(nothing as usize), live, 4)),
+            INVALID_VALUE,
+            "{nothing:#x}"
+        );
+    }
+    ok!(cuMemcpy(host.as_mut_ptr() as u64, live, 16));
+    assert_eq!(host, [1; 4]);
 }

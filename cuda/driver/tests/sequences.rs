@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_calls_crashes_or_leaves_anything(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn no_sequence_of_calls_crashes_or_leaves_anything(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
         let ptx = [CHAIN.as_bytes(), &[0]].concat();
         sequence::play(&bytes, &ptx, c"hasty");
     }

@@ -4,6 +4,7 @@ mod support;
 
 use ptx_emulator::{BadLaunch, Error, Launch, Memory, Module, Options, launch};
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use support::damage::damaged;
 use support::{kernel, memory, module, ptx};
 
 const GEMV: &str = include_str!("ptx/gemv.ptx");
@@ -87,48 +88,12 @@ fn what_is_unknown_is_named_with_its_line() {
     }
 }
 
-/// A text with a few lines and words removed, repeated, exchanged or misspelt.
-fn damaged(text: &str, random: &mut StdRng) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for _ in 0..random.random_range(1..4) {
-        let (a, b) = (random.random_range(5..lines.len()), random.random_range(5..lines.len()));
-        match random.random_range(0..10) {
-            0 => drop(lines.remove(a)),
-            1 => lines.swap(a, b),
-            2 => lines[a] = lines[b].clone(),
-            3 => lines.truncate(a.max(6)),
-            4 => {
-                let misspelt = |c| if random.random_ratio(1, 12) { '7' } else { c };
-                lines[a] = lines[a].chars().map(misspelt).collect();
-            }
-            5 | 6 => {
-                // A part of an opcode of another line.
-                let parts: Vec<&str> = lines[b].split('.').collect();
-                let part = parts[random.random_range(0..parts.len())].to_owned();
-                let mut own: Vec<&str> = lines[a].split('.').collect();
-                let at = random.random_range(0..own.len());
-                own[at] = &part;
-                lines[a] = own.join(".");
-            }
-            _ => {
-                let words: Vec<&str> = lines[b].split(' ').collect();
-                let word = words[random.random_range(0..words.len())].to_owned();
-                let mut own: Vec<&str> = lines[a].split(' ').collect();
-                let at = random.random_range(0..own.len());
-                own[at] = &word;
-                lines[a] = own.join(" ");
-            }
-        }
-    }
-    lines.join("\n")
-}
-
 /// Loads and runs damaged texts; answers how many were still PTX. Right or wrong, each ends.
 fn run_damaged(text: &str, count: u32, params: &[u8], what: &Launch<'_>) -> u32 {
     let mut random = StdRng::seed_from_u64(7);
     let mut run = 0;
     for _ in 0..count {
-        let Ok(module) = Module::parse(&damaged(text, &mut random)) else {
+        let Ok(module) = Module::parse(&damaged(text, text, 5, &mut random)) else {
             continue;
         };
         let memory = Memory::new(1 << 24);
@@ -138,8 +103,8 @@ fn run_damaged(text: &str, count: u32, params: &[u8], what: &Launch<'_>) -> u32 
             seed: Some(random.random()),
             ..Options::default()
         };
-        options.limits.idle_instructions = 20_000;
-        options.limits.total_instructions = 200_000;
+        options.limits.idle_instructions = 2_000;
+        options.limits.total_instructions = 20_000;
         run += 1;
         let what = Launch {
             params: &params,

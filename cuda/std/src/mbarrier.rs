@@ -1,5 +1,6 @@
 //! Barriers in shared memory that count arrivals and transferred bytes (PTX ISA §9.7.13.15 `mbarrier`, sm_90).
 
+use crate::cluster::ClusterAddr;
 use crate::shared::SharedAddr;
 use core::arch::asm;
 
@@ -49,21 +50,43 @@ pub unsafe fn arrive(barrier: SharedAddr) {
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-/// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it is visible after.
+/// `mbarrier.arrive` at a barrier of any CTA of the cluster, releasing to the whole cluster what this thread has read and written.
 ///
 /// # Safety
-/// `barrier` was initialised, and this ordered before the call.
+/// As for [`arrive`], in a CTA that has started, and that this is ordered before the exit of.
 #[inline(always)]
-pub unsafe fn wait_parity(barrier: SharedAddr, parity: u32) {
-    loop {
-        let done: u32;
-        // SAFETY: as the caller promises.
-        unsafe {
-            asm!("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
-                out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
-        };
-        if done != 0 {
-            return;
+pub unsafe fn arrive_in_cluster(barrier: ClusterAddr) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{0}];", in(reg32) barrier, options(nostack))
+    };
+}
+
+macro_rules! waits {
+    ($($(#[$doc:meta])* $name:ident: $order:literal;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `barrier` was initialised, and this ordered before the call.
+        #[inline(always)]
+        pub unsafe fn $name(barrier: SharedAddr, parity: u32) {
+            loop {
+                let done: u32;
+                // SAFETY: as the caller promises.
+                unsafe {
+                    asm!(concat!("{{ .reg .pred p; mbarrier.try_wait.parity", $order, ".shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}"),
+                        out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
+                };
+                if done != 0 {
+                    return;
+                }
+            }
         }
-    }
+    )* };
+}
+waits! {
+    /// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's threads, is visible after.
+    wait_parity: "";
+    /// [`wait_parity`], for what other CTAs' threads have released besides, by [`arrive_in_cluster`].
+    wait_parity_of_cluster: ".acquire.cluster";
 }

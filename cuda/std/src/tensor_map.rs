@@ -46,6 +46,21 @@ pub unsafe fn load_2d(to: SharedAddr, map: u64, at: [u32; 2], barrier: SharedAdd
     };
 }
 
+/// [`load_2d`] into several CTAs of the cluster, those whose bits of `ranks` are set, by one read (`.multicast::cluster`): in each, the box
+/// lands where `to` is in this CTA, and its bytes are counted on the barrier that lies where `barrier` does.
+///
+/// # Safety
+/// As for [`load_2d`] in each of these CTAs, which have started, have initialised their barriers, and stay until those have counted the bytes.
+#[inline(always)]
+pub unsafe fn load_2d_into(ranks: u16, to: SharedAddr, map: u64, at: [u32; 2], barrier: SharedAddr) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        asm!("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster",
+            "    [{0}], [{1}, {{{2}, {3}}}], [{4}], {5};",
+            in(reg32) to, in(reg64) map, in(reg32) at[0], in(reg32) at[1], in(reg32) barrier, in(reg16) ranks, options(nostack))
+    };
+}
+
 /// `cp.async.bulk.tensor.3d`: like [`load_2d`].
 ///
 /// # Safety

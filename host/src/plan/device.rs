@@ -11,6 +11,8 @@ pub struct Device {
     pub stream: f64,
     /// Bytes that one of them loads from L2 in a microsecond.
     pub l2: f64,
+    /// Bytes that one of them takes in from L2 in a microsecond, whoever reads them there: 64 in a cycle.
+    pub port: f64,
     /// Bytes of L2.
     pub l2_bytes: usize,
     /// Bytes that must be in flight per multiprocessor for the full streaming rate.
@@ -71,6 +73,7 @@ impl Device {
         multiprocessors: 132,
         stream: 32_900.0,
         l2: 60_000.0,
+        port: 126_720.0,
         l2_bytes: 50 << 20,
         in_flight: 32_768.0,
         shared: 253_000.0,
@@ -103,6 +106,7 @@ impl Device {
                 .unwrap_or(reference.multiprocessors),
             stream: reference.stream * memory,
             l2: reference.l2 * clock,
+            port: reference.port * clock,
             l2_bytes: told.l2_bytes.filter(|&bytes| bytes > 0).unwrap_or(reference.l2_bytes),
             in_flight: reference.in_flight * memory,
             shared: reference.shared * clock,

@@ -3,7 +3,7 @@
 //! A product takes
 //!
 //! * the longest of what comes in, the tensor cores' work in the busiest multiprocessor, and what it takes there to bring packed units into
-//!   the order of K;
+//!   the order of K; tiles of rows that are there only to bring their part of a shared x count as the others do;
 //! * a start for each wave of CTAs;
 //! * what it takes to put sums together: in shared memory, inside clusters, and through global memory where slices or a gate need that;
 //! * a router's choice of experts.
@@ -22,9 +22,14 @@ const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
 /// CTAs per cluster that a launch may have.
 pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
+/// Whether an instance can run in clusters of so many CTAs.
+pub(super) fn runs_in(instance: &Gemm, cluster: usize) -> bool {
+    CLUSTERS.contains(&cluster) && cluster.is_multiple_of(instance.sharing)
+}
+
 /// The divisions of an instance that are considered. The first one is of nothing.
 pub(super) fn divisions(instance: &'static Gemm) -> impl Iterator<Item = Division> {
-    let clusters = CLUSTERS.into_iter();
+    let clusters = CLUSTERS.into_iter().filter(|&cluster| runs_in(instance, cluster));
     clusters.flat_map(move |cluster| {
         SLICES.into_iter().map(move |slices| Division {
             instance,
@@ -47,7 +52,7 @@ pub(super) fn unfit(instance: &Gemm, request: &Request, device: &Device) -> Opti
 
 /// Why a division of an instance that fits cannot serve a request, if it cannot.
 pub(super) fn unfit_division(division: &Division, request: &Request) -> Option<Reason> {
-    if !CLUSTERS.contains(&division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
+    if !runs_in(division.instance, division.cluster) || !(1..=MAX_SLICES).contains(&division.slices) {
         return Some(Reason::Division);
     }
     (division.slices > 1 && request.op == Op::Project).then_some(Reason::NoWorkspace)
@@ -68,7 +73,7 @@ pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> O
         Loads::Units(_) if by_rows => return Some(Reason::RowMajorKept),
         _ => {}
     }
-    let parts = division.cluster * division.slices;
+    let parts = division.instance.parts(division.cluster) * division.slices;
     (parts > 1 && parts > request.shape.k().div_ceil(UNIT_K)).then_some(Reason::ShortK)
 }
 
@@ -80,7 +85,8 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         slices,
     } = *division;
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m);
-    let parts = cluster * slices;
+    let row_tiles = instance.row_tiles(n);
+    let parts = instance.parts(cluster) * slices;
     let cta_groups = k.div_ceil(UNIT_K).div_ceil(parts);
     let group_weights = (instance.terms * instance.weight_tile_bytes()) as f64;
     let bytes_per_weight = match instance.loads {
@@ -88,13 +94,14 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         Loads::Units(format) => format.unit_bytes() as f64 / UNIT_WEIGHTS as f64,
     };
     let traffic = Traffic {
-        row_ctas: n.div_ceil(instance.rows()).saturating_mul(parts),
+        row_ctas: row_tiles.saturating_mul(parts),
         token_tiles: m.div_ceil(instance.tokens()),
         min_ctas: instance.min_ctas,
         weights: n as f64 * k as f64 * bytes_per_weight,
         cta_weights: cta_groups as f64 * group_weights,
         // Of a tile that has more rows than there are tokens, only those that there are.
         cta_x: (cta_groups * m.min(instance.tokens()) * instance.row_bytes()) as f64,
+        sharing: instance.sharing,
         ring: (instance.stages * instance.groups) as f64 * group_weights,
         sums: instance.partial_bytes() as f64,
     };
@@ -117,7 +124,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         Op::Project => 0.0,
         Op::Route => {
             // A CTA chooses for its share of the tile's tokens, with all its warps.
-            let share = m.min(instance.tokens()).div_ceil(cluster);
+            let share = m.min(instance.tokens()).div_ceil(instance.parts(cluster));
             device.choice * share.div_ceil(instance.threads() / WARP) as f64
         }
     };

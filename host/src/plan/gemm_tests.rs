@@ -60,16 +60,22 @@ fn what_does_not_fit_is_refused_in_words() {
         cluster,
         slices,
     };
+    let sharing = GEMM.iter().find(|i| i.sharing > 1).unwrap();
     let units = layer(Format::Bf16, (256, 8192), 64);
     for (division, request, words) in [
         (with(product, 1, 1), base, "another operation"),
         (with(route(3), 1, 1), base, "another format"),
-        (with(route(2), 3, 1), base, "clusters of 1, 2, 4 or 8"),
+        (with(route(2), 3, 1), base, "clusters of 1, 2, 4 or 8 CTAs"),
         (with(route(2), 1, 0), base, "1 to 16 slices"),
         (with(route(2), 1, 17), base, "1 to 16 slices"),
         (with(route(2), 1, 1), base.row_major(false), "no copy is kept"),
         (with(route(2), 1, 1), base.x(2, 8192), "not aligned"),
         (with(product, 8, 2), units.row_major(true), "no workspace"),
+        (
+            with(sharing, 1, 1),
+            units.row_major(true),
+            "a multiple of those that share x",
+        ),
         (with(&PLAIN_GEMM[0], 1, 1), units, "no copy is kept"),
     ] {
         let refused = plan_with(&Kernel::Gemm(division), &request, &Device::H200);
@@ -128,6 +134,96 @@ fn fewer_bytes_of_weights_cost_less() {
         super::cost(&chosen(&request, &Device::H200), &request, &Device::H200)
     };
     assert!(cost(Format::Window12) < 0.9 * cost(Format::Bf16));
+}
+
+/// Each of those that share x, and the instance that differs in that alone.
+fn sharing() -> impl Iterator<Item = (&'static Gemm, &'static Gemm)> {
+    gemms().filter(|i| i.sharing > 1).map(|i| {
+        let alone = |other: &&Gemm| {
+            Gemm {
+                name: i.name,
+                sharing: i.sharing,
+                ..**other
+            } == *i
+                && other.sharing == 1
+        };
+        (i, gemms().find(alone).unwrap())
+    })
+}
+
+/// Where L2 is the limit, a product takes as long as it takes to read its weights' tiles and its part of x.
+#[test]
+fn shared_tokens_leave_l2_once() {
+    let slow = Device {
+        l2: 1.0,
+        multiprocessors: 1,
+        ..Device::H200
+    };
+    for (instance, alone) in sharing() {
+        let cost_of = |instance: &'static Gemm, tiles: usize| {
+            let request = layer(Format::Bf16, (tiles * instance.rows(), 8192), instance.tokens());
+            cost(&Division::whole(instance), &request, &slow)
+        };
+        let groups = 3 * instance.sharing;
+        let ratio = cost_of(instance, groups) / cost_of(alone, groups);
+        let (weights, x) = (instance.weight_tile_bytes() as f64, instance.x_tile_bytes() as f64);
+        let expected = (weights + x / instance.sharing as f64) / (weights + x);
+        assert!(
+            (ratio / expected - 1.0).abs() < 1e-3,
+            "{}: {ratio}, not {expected}",
+            instance.name
+        );
+        // Tiles that are there only to bring their part of x are not free.
+        assert_eq!(
+            cost_of(instance, groups - 1),
+            cost_of(instance, groups),
+            "{}",
+            instance.name
+        );
+        assert!(cost_of(alone, groups - 1) < cost_of(alone, groups), "{}", instance.name);
+    }
+}
+
+/// But each CTA takes in all of x that it multiplies.
+#[test]
+fn shared_tokens_arrive_in_each() {
+    let narrow = Device {
+        port: 1.0,
+        multiprocessors: 1,
+        ..Device::H200
+    };
+    for (instance, alone) in sharing() {
+        let request = layer(
+            Format::Bf16,
+            (instance.sharing * instance.rows(), 8192),
+            instance.tokens(),
+        );
+        let [shared, own] = [instance, alone].map(|i| cost(&Division::whole(i), &request, &narrow));
+        assert!(
+            (shared / own - 1.0).abs() < 1e-3,
+            "{}: {shared} and {own}",
+            instance.name
+        );
+    }
+}
+
+/// Beyond 64 tokens, the layers read more of x than of weights out of L2, unless they share it.
+#[test]
+fn layers_of_many_tokens_share_x() {
+    for shape in [(8192, 1024), (4096, 8192), (8192, 4096)] {
+        for m in [128, 256] {
+            let request = layer(Format::Window12, shape, m);
+            let division = chosen(&request, &Device::H200);
+            assert!(division.instance.sharing > 1 && division.cluster.is_multiple_of(division.instance.sharing));
+            let without = sharing().fold(LeftOut::NONE, |mut left_out, (instance, _)| {
+                left_out.insert(instance);
+                left_out
+            });
+            let alone = chosen(&request, &Device::H200.without(without));
+            let [shared, own] = [division, alone].map(|division| cost(&division, &request, &Device::H200));
+            assert!(shared < 0.9 * own, "{request}: {shared} and {own}");
+        }
+    }
 }
 
 /// Weights that L2 holds are read from memory once; of others, each wave of token tiles reads them again.

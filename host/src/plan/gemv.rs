@@ -61,6 +61,7 @@ pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) 
         cta_weights: cta_groups as f64 * group_bytes,
         // Once per CTA, padded to whole token blocks.
         cta_x: (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64,
+        sharing: 1,
         ring: (instance.warps * instance.stages * instance.groups) as f64 * group_bytes,
         // Every warp has its own.
         sums: (instance.warps * instance.rows() * instance.tokens() * 4) as f64,

@@ -35,18 +35,18 @@ pub const FORMATS: [Format; 4] = [Format::Bf16, Format::Bf16x2, Format::Bf16x3, 
 pub struct Division {
     /// The kernel.
     pub instance: &'static Gemm,
-    /// CTAs per cluster.
+    /// CTAs per cluster: those that share x, for each part into which the cluster splits K.
     pub cluster: usize,
     /// Slices of K.
     pub slices: usize,
 }
 
 impl Division {
-    /// One CTA for all of K.
+    /// One CTA for all of K of a tile.
     pub const fn whole(instance: &'static Gemm) -> Self {
         Division {
             instance,
-            cluster: 1,
+            cluster: instance.sharing,
             slices: 1,
         }
     }

@@ -80,7 +80,9 @@ impl fmt::Display for Reason {
             Reason::NoWorkspace => "splits K over slices, and a projection has no workspace to join them in",
             Reason::Wrong => "gave a wrong result when it was tried on this device",
             Reason::Grid => "would take more CTAs than a launch may have",
-            Reason::Division => "splits K over clusters of 1, 2, 4 or 8 CTAs and over 1 to 16 slices",
+            Reason::Division => {
+                "splits K over clusters of 1, 2, 4 or 8 CTAs, a multiple of those that share x, and over 1 to 16 slices"
+            }
             Reason::Format => "reads weights of another format",
             Reason::Op => "is for another operation",
             Reason::Unknown => "is no kernel of this build",

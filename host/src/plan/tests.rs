@@ -351,11 +351,12 @@ proptest! {
                 prop_assert!(smaller.max().is_none_or(|tokens| tokens < m));
             }
             Kernel::Gemm(Division { instance: i, cluster, slices }) => {
-                prop_assert!(tiles == n.div_ceil(i.rows()) && plan.grid[2] as usize * i.tokens() >= m);
+                prop_assert!(tiles * i.sharing == i.row_tiles(n) && plan.grid[2] as usize * i.tokens() >= m);
                 let for_few = request.op == Op::Project && i.loads != Loads::Plain;
                 prop_assert!((m > FEW_TOKENS || for_few) && !device.left_out.contains(i));
                 prop_assert_eq!((plan.cluster[0] as usize, plan.grid[1] as usize), (cluster, slices));
-                prop_assert!(cluster * slices == 1 || cluster * slices <= k.div_ceil(64));
+                let parts = i.parts(cluster) * slices;
+                prop_assert!(cluster.is_multiple_of(i.sharing) && (parts == 1 || parts <= k.div_ceil(64)));
                 prop_assert!(slices == 1 || request.op == Op::Route);
                 prop_assert_eq!(plan.serial(), slices == 1);
                 prop_assert!(i.loads == Loads::Plain || request.x_aligned);

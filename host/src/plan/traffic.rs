@@ -14,8 +14,10 @@ pub(super) struct Traffic {
     pub(super) weights: f64,
     /// Bytes of weights that a CTA reads.
     pub(super) cta_weights: f64,
-    /// Bytes of x that a CTA reads.
+    /// Bytes of x that a CTA takes in.
     pub(super) cta_x: f64,
+    /// CTAs that take them in together: each has read its part for all.
+    pub(super) sharing: usize,
     /// Bytes of weights that a CTA has room for.
     pub(super) ring: f64,
     /// Bytes of a CTA's partial sums.
@@ -38,7 +40,8 @@ impl Traffic {
     ///
     /// * weights from memory, by its bandwidth;
     /// * weights into the busiest multiprocessor, which gets its bytes in flight once in the time that memory takes to answer;
-    /// * weights and x into that multiprocessor, as fast as L2 serves it; L2 answers sooner than memory, in the ratio of the rates.
+    /// * weights and x that this multiprocessor reads, as fast as L2 serves it; L2 answers sooner than memory, in the ratio of the rates;
+    /// * weights and x that it takes in, whoever has read them: one may take in more than L2 can give to each of all.
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
@@ -54,8 +57,10 @@ impl Traffic {
         let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
         let weights = ctas as f64 * self.cta_weights;
         let answered = weights * passes as f64 / self.token_tiles as f64 / (device.stream * in_flight).min(device.l2);
-        let through_l2 = (weights + ctas as f64 * self.cta_x) / (device.l2 * in_flight.min(1.0));
-        from_memory.max(answered).max(through_l2)
+        let x = ctas as f64 * self.cta_x;
+        let through_l2 = (weights + x / self.sharing as f64) / (device.l2 * in_flight.min(1.0));
+        let taken_in = (weights + x) / device.port;
+        from_memory.max(answered).max(through_l2).max(taken_in)
     }
 
     /// Microseconds in which the partial sums of the CTAs that end last pass through shared memory, in and out.

@@ -27,7 +27,7 @@ pub fn route_workspace(format: Format, shape: Shape, max_tokens: usize, row_majo
         .iter()
         .chain(PLAIN_GEMM)
         .filter(|i| products && i.terms == format.terms())
-        .map(|i| shape.n().div_ceil(i.rows()) * largest_cluster * max_tokens.div_ceil(i.tokens()));
+        .map(|i| i.row_tiles(shape.n()) * i.parts(largest_cluster) * max_tokens.div_ceil(i.tokens()));
     Ok(WorkspaceSize {
         sums,
         shared_sums: if products { sums } else { 0 },

@@ -45,6 +45,11 @@ fn upload<T: DeviceCopy>(values: &[T]) -> Result<DeviceBuffer<T>> {
     DeviceBuffer::from_slice(values).map_err(|err| cust_error("upload what kernels are tried with", err))
 }
 
+/// Rows of all CTAs that share x.
+fn rows_of_cluster(instance: &Gemm) -> usize {
+    instance.sharing * instance.rows()
+}
+
 /// The operands in device memory. A kernel with fewer rows takes the first row blocks.
 struct Operands {
     x: DeviceBuffer<u16>,
@@ -87,6 +92,11 @@ impl Operands {
         }
     }
 
+    /// Rows of which an instance multiplies as many as a cluster does.
+    fn rows_for(&self, instance: &Gemm) -> usize {
+        rows_of_cluster(instance).min(self.rows)
+    }
+
     fn x(&self) -> CUdeviceptr {
         self.x.as_device_ptr().as_raw()
     }
@@ -94,13 +104,13 @@ impl Operands {
 
 /// The instances whose results are not the right ones.
 pub(super) fn failures(kernels: &Kernels) -> Result<LeftOut> {
-    let rows = unit_gemms().map(Gemm::rows).max().unwrap_or(1);
+    let rows = unit_gemms().map(rows_of_cluster).max().unwrap_or(1);
     let right: Vec<f32> = (0..TOKENS * rows).map(|at| expected(at / rows, at % rows)).collect();
     let operands = Operands::new(rows)?;
     let mut left_out = LeftOut::NONE;
     for instance in unit_gemms() {
         let y = emulated::uncounted(|| run(kernels, &operands, instance))?;
-        let of_instance = right.chunks(rows).flat_map(|row| &row[..instance.rows()]);
+        let of_instance = right.chunks(rows).flat_map(|row| &row[..operands.rows_for(instance)]);
         if !y.iter().eq(of_instance) {
             left_out.insert(instance);
         }
@@ -110,7 +120,7 @@ pub(super) fn failures(kernels: &Kernels) -> Result<LeftOut> {
 
 /// The result of one instance, poisoned before.
 fn run(kernels: &Kernels, operands: &Operands, instance: &'static Gemm) -> Result<Vec<f32>> {
-    let shape = Shape::new(instance.rows().min(operands.rows), COLUMNS)?;
+    let shape = Shape::new(operands.rows_for(instance), COLUMNS)?;
     let kernel = Kernel::Gemm(Division::whole(instance));
     let mut result = vec![f32::NAN; TOKENS * shape.n()];
     let y = upload(&result)?;

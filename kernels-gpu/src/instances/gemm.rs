@@ -40,8 +40,9 @@ impl Loads {
 
 /// One compiled matrix product: `y = x · Wᵀ`, a CTA per [`Gemm::rows`] weight rows, [`Gemm::tokens`] tokens and part of K.
 ///
-/// The name spells the parameters in the order of the fields, a letter each. The CTAs of a cluster split K, 1, 2, 4 or 8 of them as the
-/// launch says, and the grid's slices split it further.
+/// The name spells the parameters in the order of the fields, a letter each; one CTA that shares x with none is not spelled. The CTAs of a
+/// cluster split K, and the grid's slices split it further, as the launch says; where CTAs share x, each part of K has a group of them. A
+/// cluster has 1, 2, 4 or 8 CTAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     /// The entry's name in the PTX.
@@ -60,17 +61,21 @@ pub struct Gemm {
     pub groups: usize,
     /// `n`: blocks of 8 tokens per CTA.
     pub token_blocks: usize,
+    /// `h`: CTAs of a cluster that share x, on neighbouring tiles of rows, each of which brings its part of the tokens into the shared memory of
+    /// all: 1, 2, 4 or 8.
+    pub sharing: usize,
     /// CTAs that must fit on an SM (`.minnctapersm`).
     pub min_ctas: usize,
     /// Registers per thread that the machine code may use.
     pub max_registers: usize,
 }
 
-/// Lists the instances to the macro `$each`: name; purpose and terms; then warps, stages, groups, token blocks; then CTAs per SM
-/// and registers per thread.
+/// Lists the instances to the macro `$each`: name; purpose and terms; then warps, stages, groups, token blocks, and CTAs that share x if some
+/// do; then CTAs per SM and registers per thread.
 ///
 /// The ring of a CTA takes about half an SM's shared memory, or all of it, since bytes in flight are what counts. Wide blocks of rows read x
-/// less often, many tokens read the weights less often.
+/// less often, many tokens read the weights less often. x is shared where its tile is as large as the weights' or larger, by as many CTAs as it takes
+/// until L2 is not the limit.
 macro_rules! for_each_gemm {
     ($each:ident) => {
         $each! {
@@ -80,6 +85,8 @@ macro_rules! for_each_gemm {
             gemm_bf16_sm90_w8s6g1n16: Product 1, 8 6 1 16, 1 224;
             gemm_bf16_sm90_w8s4g1n32: Product 1, 8 4 1 32, 1 224;
             gemm_bf16_sm90_w16s4g1n16: Product 1, 16 4 1 16, 1 112;
+            gemm_bf16_sm90_w8s6g1n16h2: Product 1, 8 6 1 16 2, 1 224;
+            gemm_bf16_sm90_w8s4g1n32h2: Product 1, 8 4 1 32 2, 1 224;
             route_bf16_sm90_w4s6g1n8: Route 1, 4 6 1 8, 2 168;
             route_bf16_sm90_w4s4g1n16: Route 1, 4 4 1 16, 2 200;
             route_bf16x2_sm90_w4s4g1n8: Route 2, 4 4 1 8, 2 168;
@@ -111,6 +118,8 @@ macro_rules! for_each_bf16_unit_gemm {
             gemm_bf16_units_sm90_w8s4g1n8: 8 4 1 8, 2 96;
             gemm_bf16_units_sm90_w8s6g1n16: 8 6 1 16, 1 168;
             gemm_bf16_units_sm90_w16s5g1n8: 16 5 1 8, 1 96;
+            gemm_bf16_units_sm90_w8s6g1n16h2: 8 6 1 16 2, 1 168;
+            gemm_bf16_units_sm90_w4s5g1n32h4: 4 5 1 32 4, 1 248;
         }
     };
 }
@@ -124,6 +133,8 @@ macro_rules! for_each_window12_gemm {
             gemm_window12_sm90_w8s5g1n8: 8 5 1 8, 2 96;
             gemm_window12_sm90_w8s7g1n16: 8 7 1 16, 1 168;
             gemm_window12_sm90_w16s6g1n8: 16 6 1 8, 1 96;
+            gemm_window12_sm90_w8s7g1n16h2: 8 7 1 16 2, 1 168;
+            gemm_window12_sm90_w4s5g1n32h4: 4 5 1 32 4, 1 248;
         }
     };
 }
@@ -131,11 +142,19 @@ macro_rules! for_each_window12_gemm {
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use {for_each_bf16_unit_gemm, for_each_gemm, for_each_plain_gemm, for_each_window12_gemm};
 
+macro_rules! or_one {
+    () => {
+        1
+    };
+    ($count:literal) => {
+        $count
+    };
+}
 macro_rules! gemm_rows {
-    ($loads:expr; $($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => {
+    ($loads:expr; $($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => {
         &[$(Gemm {
             name: stringify!($name), purpose: Purpose::$purpose, terms: $terms, loads: $loads, warps: $w,
-            stages: $s, groups: $g, token_blocks: $n, min_ctas: $ctas, max_registers: $regs,
+            stages: $s, groups: $g, token_blocks: $n, sharing: or_one!($($h)?), min_ctas: $ctas, max_registers: $regs,
         }),*]
     };
 }
@@ -155,10 +174,10 @@ macro_rules! plain_rows {
 for_each_plain_gemm!(plain_rows);
 
 macro_rules! unit_rows {
-    ($table:ident $format:ident; $($name:ident: $w:literal $s:literal $g:literal $n:literal, $ctas:literal $regs:literal;)*) => {
+    ($table:ident $format:ident; $($name:ident: $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => {
         /// Every compiled matrix product over packed units of this format.
         pub const $table: &[Gemm] =
-            gemm_rows!(Loads::Units(Format::$format); $($name: Product 1, $w $s $g $n, $ctas $regs;)*);
+            gemm_rows!(Loads::Units(Format::$format); $($name: Product 1, $w $s $g $n $($h)?, $ctas $regs;)*);
     };
 }
 macro_rules! bf16_unit_rows {
@@ -210,9 +229,35 @@ impl Gemm {
         self.token_blocks * TOKEN_BLOCK
     }
 
+    /// Tokens that a CTA sends for: its part of those that it shares.
+    pub const fn tokens_sent_for(&self) -> usize {
+        self.tokens() / self.sharing
+    }
+
+    /// What the CTA of this rank does in its cluster: which of those it is that share x, and so which tile of rows of theirs it has; and which
+    /// part of K it has.
+    pub const fn place(&self, rank: u32) -> (u32, u32) {
+        (rank & (self.sharing as u32 - 1), rank >> self.sharing.trailing_zeros())
+    }
+
+    /// The rank of the CTA that is this one of those that share x, for this part of K: [`Gemm::place`] backwards.
+    pub const fn rank(&self, member: u32, part: u32) -> u32 {
+        part * self.sharing as u32 + member
+    }
+
+    /// Parts into which a cluster of so many CTAs splits K.
+    pub const fn parts(&self, cluster: usize) -> usize {
+        cluster / self.sharing
+    }
+
+    /// Tiles of `n` weight rows, with those beyond the last row that CTAs have because they share x with others: they bring their part of it.
+    pub const fn row_tiles(&self, n: usize) -> usize {
+        n.div_ceil(self.sharing * self.rows()) * self.sharing
+    }
+
     /// The box of x's tensor map: columns, then tokens.
     pub const fn x_box(&self) -> [usize; 2] {
-        [GROUP_COLUMNS, self.tokens()]
+        [GROUP_COLUMNS, self.tokens_sent_for()]
     }
 
     /// The box of the weights' tensor map: columns, rows, then terms.
@@ -278,10 +323,10 @@ impl Gemm {
         TILE_OFFSET + self.stages * self.stage_bytes()
     }
 
-    /// The grid for `m` tokens and `n` weight rows: row tiles times CTAs of a cluster along x, slices of K along y, token tiles along
+    /// The grid for `m` tokens and `n` weight rows: row tiles times parts of K in a cluster along x, slices of K along y, token tiles along
     /// z. `None` where it exceeds CUDA's limits.
     pub const fn grid(&self, m: usize, n: usize, cluster: usize, slices: usize) -> Option<[u32; 3]> {
-        let x = n.div_ceil(self.rows()).checked_mul(cluster);
+        let x = self.row_tiles(n).checked_mul(self.parts(cluster));
         let z = m.div_ceil(self.tokens());
         match x {
             Some(x) if x <= i32::MAX as usize && slices <= 65_535 && z <= 65_535 => {
@@ -305,11 +350,13 @@ impl Gemm {
             Loads::Units(_) => (1, 0, 2),
         };
         let window12 = matches!(self.loads, Loads::Units(Format::Window12)) as usize;
+        // At the start, the CTA meets, or the cluster where it shares x; before and after sums are added, the cluster.
+        let shares = (self.sharing > 1) as usize;
         let own = Counts {
-            bar_sync: 2,
+            bar_sync: 2 - shares,
             bar_warp_sync: tensor,
-            cluster_arrive: 2,
-            cluster_wait: 2,
+            cluster_arrive: 2 + shares,
+            cluster_wait: 2 + shares,
             mma_sync: plain * products * self.token_blocks,
             // The low bytes of halves of units are loaded as matrices.
             ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2) + 2 * window12,

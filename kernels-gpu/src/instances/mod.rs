@@ -140,7 +140,14 @@ mod tests {
                 Loads::Units(_) => (format, "_units"),
             };
             let purpose = i.purpose.name();
-            assert_eq!(i.name, format!("{purpose}_{format}{loads}_sm90_w{w}s{s}g{g}n{n}"));
+            let sharing = match i.sharing {
+                1 => std::string::String::new(),
+                h => format!("h{h}"),
+            };
+            assert_eq!(
+                i.name,
+                format!("{purpose}_{format}{loads}_sm90_w{w}s{s}g{g}n{n}{sharing}")
+            );
         }
     }
 
@@ -163,8 +170,41 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_x_keep_the_pattern_of_the_swizzle() {
+        for i in gemms() {
+            assert!([1, 2, 4, 8].contains(&i.sharing), "{}", i.name);
+            // The pattern repeats after eight rows.
+            assert!(i.token_blocks.is_multiple_of(i.sharing), "{}", i.name);
+            assert!(i.sharing == 1 || i.loads.has_map_of_x(), "{}", i.name);
+        }
+    }
+
+    #[test]
+    fn every_cta_of_a_cluster_has_a_place_of_its_own() {
+        for i in gemms() {
+            for cluster in [1, 2, 4, 8] {
+                let (members, parts) = (i.sharing as u32, i.parts(cluster) as u32);
+                for rank in 0..parts * members {
+                    let (member, part) = i.place(rank);
+                    assert!(member < members && part < parts, "{}", i.name);
+                    assert_eq!(i.rank(member, part), rank, "{}", i.name);
+                }
+            }
+            for n in [1, i.rows(), i.rows() + 1, 3 * i.rows()] {
+                let tiles = i.row_tiles(n);
+                assert!(tiles.is_multiple_of(i.sharing), "{}", i.name);
+                assert!(
+                    (n.div_ceil(i.rows())..n.div_ceil(i.rows()) + i.sharing).contains(&tiles),
+                    "{}",
+                    i.name
+                );
+            }
+        }
+    }
+
+    #[test]
     fn each_product_over_window12_units_has_a_twin_over_bf16() {
-        let twin = |i: &Gemm| (i.warps, i.groups, i.token_blocks);
+        let twin = |i: &Gemm| (i.warps, i.groups, i.token_blocks, i.sharing);
         assert!(WINDOW12_GEMM.iter().map(twin).eq(BF16_UNIT_GEMM.iter().map(twin)));
     }
 

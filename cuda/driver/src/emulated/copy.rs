@@ -183,14 +183,16 @@ fn copy_row(to: Place, from: Place, bytes: usize) -> Result<(), AccessError> {
 /// Refuses host memory that cannot be, and device memory that does not lie in one allocation.
 fn check(place: Place, bytes: usize) -> Answer {
     let fits = match place {
-        Place::Host(host) => !host.is_null(),
+        // No system has memory in the first page: that is a null pointer and an offset.
+        Place::Host(host) => host.addr() >= 4096,
         Place::Device(address) => fits(address, bytes as u64),
     };
     if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
+/// Whether an address is of the device's, be it one that was freed: that is none of the host's.
 fn is_device(address: u64) -> bool {
-    STATE.memory.range(address).is_some() || graph::memory::will_be(address, 1)
+    STATE.memory.knows(address)
 }
 
 fn fits(address: u64, bytes: u64) -> bool {

@@ -5,7 +5,7 @@
 use super::context::Context;
 use super::state::lock;
 use super::stream::Stream;
-use crate::codes::Answer;
+use crate::codes::{Answer, Code};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -88,22 +88,22 @@ impl Queue {
         })
     }
 
-    fn push(self: &Arc<Self>, job: Job) -> Ticket {
-        UNFINISHED.fetch_add(1, Ordering::AcqRel);
+    /// Puts work at the end of the line, for a thread of its own where nothing is in line; an error where the system has no thread left.
+    fn push(self: &Arc<Self>, job: Job) -> Answer<Ticket> {
         let mut line = lock(&self.line);
-        let idle = line.finished == line.issued;
+        if line.finished == line.issued {
+            let queue = self.clone();
+            // It looks for work once this call lets go of the line.
+            let started = thread::Builder::new().spawn(move || queue.work());
+            started.map_err(|_| Code::OPERATING_SYSTEM)?;
+        }
+        UNFINISHED.fetch_add(1, Ordering::AcqRel);
         line.issued += 1;
         line.jobs.push_back(job);
-        let number = line.issued;
-        drop(line);
-        if idle {
-            let queue = self.clone();
-            thread::spawn(move || queue.work());
-        }
-        Ticket {
+        Ok(Ticket {
             queue: self.clone(),
-            number,
-        }
+            number: line.issued,
+        })
     }
 
     /// Does what is queued, until nothing is left.
@@ -196,5 +196,5 @@ pub(super) fn in_order(
         blocking: stream.blocking(),
         queue: Arc::default(),
     });
-    Ok(Some(busy.queue.push(job)))
+    busy.queue.push(job).map(Some)
 }

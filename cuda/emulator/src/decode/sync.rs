@@ -193,7 +193,8 @@ fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
     let no_complete = name.starts_with("arrive") && parts.flag("noComplete");
     let parity = name.ends_with("wait") && parts.flag("parity");
     let sem = parts.any(&["release", "acquire", "relaxed"]);
-    parts.any(SCOPES);
+    // The scope is the CTA where none is given.
+    let wide = !matches!(parts.any(SCOPES), None | Some("cta"));
     let space = space(parts);
     parts.one_of(&["b64"])?;
     if !matches!(space, Space::Generic | Space::Shared | Space::Cluster) {
@@ -222,6 +223,7 @@ fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
                 drop: name == "arrive_drop",
                 no_complete,
                 release: sem != Some("relaxed"),
+                wide,
             };
             (address, kind)
         }
@@ -238,6 +240,7 @@ fn mbarrier(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Resu
                 parity,
                 may_sleep: name == "try_wait",
                 acquire: sem != Some("relaxed"),
+                wide,
             };
             (address, kind)
         }

@@ -25,6 +25,7 @@ pub(super) struct Flight {
     to: Target,
 }
 
+#[derive(Clone)]
 pub(super) enum Source {
     Global(Place),
     Tensor(Tile),
@@ -224,7 +225,7 @@ impl Cluster<'_> {
             let sectors = (place.at + bytes as u64).div_ceil(32) - place.at / 32;
             self.view.add(place.allocation, bytes as u64, sectors, false);
         }
-        self.flights.push(Flight {
+        let flight = |from, to| Flight {
             number,
             issuer: w,
             lane,
@@ -232,7 +233,19 @@ impl Cluster<'_> {
             bytes,
             from,
             to,
-        });
+        };
+        match to {
+            // It comes to each CTA in its own time.
+            Target::Shared { ranks, at, barrier } if ranks.len() > 1 => {
+                let to_each = ranks.iter().map(|&rank| Target::Shared {
+                    ranks: vec![rank],
+                    at,
+                    barrier,
+                });
+                self.flights.extend(to_each.map(|to| flight(from.clone(), to)));
+            }
+            _ => self.flights.push(flight(from, to)),
+        }
     }
 
     /// Lands a copy.

@@ -23,10 +23,10 @@ pub(super) struct Mbarrier {
     tx: i64,
     /// Phases completed.
     phase: u64,
-    /// What those who arrived so far knew.
-    gathering: Clock,
-    /// What those who arrived in completed phases knew.
-    complete: Clock,
+    /// What those of the object's CTA who arrived so far knew, and those of others with a scope that reaches here.
+    gathering: [Clock; 2],
+    /// The same of completed phases: who waits with the scope of the CTA learns the first alone.
+    complete: [Clock; 2],
     /// The actor that its copies are.
     pub(super) actor: usize,
     /// Copies that have landed.
@@ -48,8 +48,8 @@ impl Mbarrier {
             pending: count,
             tx: 0,
             phase: 0,
-            gathering: Clock::default(),
-            complete: Clock::default(),
+            gathering: Default::default(),
+            complete: Default::default(),
             actor,
             landed: 0,
             in_flight: 0,
@@ -67,8 +67,10 @@ impl Mbarrier {
         }
         self.phase += 1;
         self.pending = self.expected;
-        self.complete.join(&self.gathering);
-        self.complete.set(self.actor, self.landed);
+        for (complete, gathering) in self.complete.iter_mut().zip(&self.gathering) {
+            complete.join(gathering);
+        }
+        self.complete[0].set(self.actor, self.landed);
         std::mem::take(&mut self.sleepers)
     }
 
@@ -80,8 +82,14 @@ impl Mbarrier {
 
     /// Whoever sees the phase end knows that this has come to pass: a copy has read its source, or a `cp.async` is complete.
     pub(super) fn has_happened(&mut self, read: Epoch) {
-        let known = self.gathering.get(read.actor());
-        self.gathering.set(read.actor(), known.max(read.count()));
+        let gathering = &mut self.gathering[0];
+        let known = gathering.get(read.actor());
+        gathering.set(read.actor(), known.max(read.count()));
+    }
+
+    /// What whoever sees the phase end learns, with a scope that reaches beyond the CTA or not.
+    fn learnt(&self, wide: bool) -> &[Clock] {
+        &self.complete[..1 + usize::from(wide)]
     }
 
     /// The state that an arrival returns: phase above, expected and pending arrivals below.
@@ -135,6 +143,7 @@ impl Cluster<'_> {
                     drop,
                     no_complete,
                     release,
+                    wide,
                 } => {
                     let count = count.map_or(1, |reg| operand(reg) as u32 as i64);
                     let expect = expect.map(|reg| operand(reg) as u32 as i64);
@@ -145,6 +154,7 @@ impl Cluster<'_> {
                         self.warps[w].fence.clone()
                     };
                     self.progress = true;
+                    let remote = rank != self.warps[w].cta;
                     let Some(object) = self.ctas[rank].mbarriers.get_mut(&at) else {
                         continue;
                     };
@@ -152,8 +162,9 @@ impl Cluster<'_> {
                         object.tx += bytes;
                     }
                     let before = object.state();
-                    if let Some(clock) = clock {
-                        object.gathering.join(&clock);
+                    // An arrival with the scope of its CTA tells nobody of another.
+                    if let Some(clock) = clock.filter(|_| wide || !remote) {
+                        object.gathering[usize::from(remote)].join(&clock);
                     }
                     object.pending -= count;
                     if drop {
@@ -332,6 +343,7 @@ impl Cluster<'_> {
             parity,
             may_sleep,
             acquire,
+            wide,
         } = instruction.kind
         else {
             return Ok(Next::Advance);
@@ -367,14 +379,13 @@ impl Cluster<'_> {
             };
             if holds {
                 complete |= 1 << lane;
-                if acquire {
-                    self.warps[w].clock.join(&object.complete);
+                let warp = &mut self.warps[w];
+                let clock = if acquire {
+                    &mut warp.clock
                 } else {
-                    self.warps[w]
-                        .met
-                        .get_or_insert_with(Clock::default)
-                        .join(&object.complete);
-                }
+                    warp.met.get_or_insert_with(Clock::default)
+                };
+                object.learnt(wide).iter().for_each(|known| clock.join(known));
             }
             last = Some((lane, holds));
         }

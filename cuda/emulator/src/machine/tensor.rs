@@ -18,6 +18,7 @@ const BOX_GRAIN: u64 = 128;
 const MAX_BOX: u64 = 227 * 1024;
 
 /// Bytes of a row that lie in the tensor.
+#[derive(Clone)]
 struct Run {
     /// Where they are in the box.
     at: usize,
@@ -26,6 +27,7 @@ struct Run {
 }
 
 /// A box of a tensor on its way.
+#[derive(Clone)]
 pub(super) struct Tile {
     runs: Vec<Run>,
     fill: Fill,

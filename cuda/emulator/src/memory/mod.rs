@@ -132,6 +132,12 @@ impl Memory {
         self.heap().find(address).map(|a| (a.base, a.size))
     }
 
+    /// Whether an address is, was or will be one of an allocation's here: below the next that will be given out. What a host has lies
+    /// elsewhere.
+    pub fn knows(&self, address: u64) -> bool {
+        (FIRST..self.heap().next).contains(&address)
+    }
+
     /// Bytes in use, counted in the 256 that allocations come in.
     pub fn used(&self) -> u64 {
         self.heap().used

@@ -402,6 +402,8 @@ pub(crate) enum MbarrierKind {
         drop: bool,
         no_complete: bool,
         release: bool,
+        /// Its scope reaches beyond the CTA.
+        wide: bool,
     },
     ExpectTx(Reg),
     CompleteTx(Reg),
@@ -412,6 +414,8 @@ pub(crate) enum MbarrierKind {
         parity: bool,
         may_sleep: bool,
         acquire: bool,
+        /// Its scope reaches beyond the CTA.
+        wide: bool,
     },
     PendingCount {
         d: Reg,

@@ -1,6 +1,8 @@
 //! What the tests share: a device with a memory, and launches in one line.
 #![allow(dead_code)]
 
+pub(crate) mod damage;
+
 use ptx_emulator::{Counters, Error, Fault, FaultKind, Launch, LaunchId, Limits, Memory, Module, Options, launch};
 
 /// A kernel launch in the making: one CTA of one warp unless told otherwise.

@@ -6,4 +6,5 @@ mod support;
 mod build;
 mod copies;
 mod maps;
+mod multicast;
 mod refusals;

@@ -164,6 +164,20 @@ fn products_are_rows_with_their_division() {
             .to_string();
         assert!(message.contains(words), "{message}");
     }
+    let sharing = unit_gemms().find(|i| i.sharing == 4).unwrap();
+    let format = match sharing.loads {
+        Loads::Units(Format::Window12) => "window12",
+        _ => "bf16",
+    };
+    let row = |cluster| {
+        format!(
+            "H200,2027-01-02,tune,project,{format},256,8192,256,{},{cluster},1,7.5",
+            sharing.name
+        )
+    };
+    assert_eq!(self::table(&[&row(8)]).unwrap().rows()[0].kernel.cluster(), 8);
+    let message = self::table(&[&row(2)]).unwrap_err().to_string();
+    assert!(message.contains("one of [4, 8]"), "{message}");
 }
 
 #[test]
@@ -228,7 +242,7 @@ proptest! {
     ) {
         let shape = Shape::new(512, 640).unwrap();
         let few = gemvs().chain(routes()).map(Kernel::Gemv);
-        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: 1 << cluster, slices }));
+        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: (1 << cluster).max(instance.sharing), slices }));
         let kernels: Vec<_> = few.chain(many).collect();
         let kernel = kernels[at % kernels.len()];
         let (op, format) = (kernel.op(), kernel.format());

@@ -2,7 +2,7 @@
 
 use super::Measurement;
 use crate::instances::{Format, gemms, gemvs, routes};
-use crate::plan::gemm::{CLUSTERS, MAX_SLICES};
+use crate::plan::gemm::{CLUSTERS, MAX_SLICES, runs_in};
 use crate::plan::{Division, FORMATS, Kernel, Op};
 use crate::{Error, Result, Shape};
 use std::fmt;
@@ -141,8 +141,14 @@ fn kernel(op: Op, format: Format, name: &str, division: [&str; 2]) -> std::resul
         };
     };
     let cluster = number("cluster", division[0], usize::MAX)?;
-    if !CLUSTERS.contains(&cluster) {
-        return Err(format!("`cluster` is {cluster}; it must be one of {CLUSTERS:?}"));
+    if !runs_in(whole.instance, cluster) {
+        let allowed: Vec<usize> = CLUSTERS
+            .into_iter()
+            .filter(|&size| runs_in(whole.instance, size))
+            .collect();
+        return Err(format!(
+            "`cluster` is {cluster}; for {name} it must be one of {allowed:?}"
+        ));
     }
     Ok(Kernel::Gemm(Division {
         cluster,
