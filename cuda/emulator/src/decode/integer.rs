@@ -457,24 +457,15 @@ pub(super) fn comparison(ty: Type, int: Int, name: &str) -> Option<Lane2> {
 pub(super) fn float_comparison(format: num::Format, name: &str, flush: bool) -> Option<Lane2> {
     // The names of unsigned integers' comparisons mean nothing here.
     let comparison = num::Comparison::from_name(name).filter(|_| !matches!(name, "lo" | "ls" | "hi" | "hs"))?;
-    macro_rules! native {
-        ($float:ident, $bits:ty) => {
-            lanes2(move |a, b| {
-                let [a, b] = [a, b].map(|a| $float::from_bits(if flush { format.flush(a) } else { a } as $bits));
-                u64::from(comparison.holds(a.partial_cmp(&b)))
-            })
-        };
-    }
-    match format {
-        num::Format::F32 => return Some(native!(f32, u32)),
-        num::Format::F64 => return Some(native!(f64, u64)),
-        _ => {}
-    }
-    let wide = move |a: u64| {
+    // Magnitudes of one format stand in the order of their patterns.
+    let (sign, infinity) = (format.sign_bit(), format.infinity() as i64);
+    let number = move |a: u64| {
         let a = if flush { format.flush(a) } else { a };
-        f64::from_bits(num::float_to_float(a, format, num::Format::F64, num::Mode::default()))
+        let magnitude = (a & (sign - 1)) as i64;
+        (magnitude <= infinity).then_some(if a & sign == 0 { magnitude } else { -magnitude })
     };
     Some(lanes2(move |a, b| {
-        u64::from(comparison.holds(wide(a).partial_cmp(&wide(b))))
+        let order = number(a).zip(number(b)).map(|(a, b)| a.cmp(&b));
+        u64::from(comparison.holds(order))
     }))
 }
