@@ -27,7 +27,7 @@ fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     }
     let integral = parts.integral_rounding();
     let rounding = parts.rounding();
-    let mut mode = Mode {
+    let mode = Mode {
         rounding: integral.or(rounding).unwrap_or_default(),
         flush: parts.flag("ftz"),
         saturate: parts.flag("sat"),
@@ -42,7 +42,19 @@ fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     if mode.flush && ![to, from].contains(&Type::F32) {
         return refuse("`.ftz`");
     }
+    if [to, from]
+        .into_iter()
+        .any(|ty| matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64))
+    {
+        return Err("a conversion wants types that say what bits mean".into());
+    }
     let packs = pair_of(to).is_some() || pair_of(from).is_some();
+    if mode.relu && (mode.flush || mode.saturate || !matches!(mode.rounding, Rounding::Nearest | Rounding::Zero)) {
+        return refuse("`.relu` beside other qualifiers than `.rn`, `.rz` and `.satfinite`");
+    }
+    if to == Type::Tf32 && (mode.flush || mode.saturate || matches!(mode.rounding, Rounding::Down | Rounding::Up)) {
+        return refuse("`.ftz`, `.sat`, `.rm` or `.rp`");
+    }
     if mode.relu && !(packs || from == Type::F32 && matches!(to, Type::F16 | Type::Bf16 | Type::Tf32)) {
         return refuse("`.relu`");
     }
@@ -76,14 +88,12 @@ fn cvt(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
         (_, Some(_), ..) if integral.is_none() && !exact && rounding.is_none() => {
             return Err("a rounding such as `.rn` is missing".into());
         }
+        _ if exact && rounding.is_some() => return refuse("rounding: nothing is lost"),
         _ if rounding == Some(Rounding::NearestAway) && to != Type::Tf32 => return refuse("`.rna`"),
         _ => {}
     }
     if to == Type::Tf32 && from != Type::F32 || from == Type::Tf32 {
         return Err(format!("a conversion from .{from} to .{to} is not supported"));
-    }
-    if exact && rounding.is_some() {
-        mode.rounding = Rounding::Nearest;
     }
     let [target, a] = d.operands(source)?;
     let (reg, width) = d.wide_target(target, to.bits())?;

@@ -127,6 +127,9 @@ pub(super) fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Sour
                 },
                 None => mode(parts, ty, Rounded::Explicitly)?,
             };
+            if mode.saturate {
+                return Err("a division has no `.sat`".into());
+            }
             lift!(lanes2, format(ty)?, mode, |f, m, a, b| num::div(f, a, b, m))
         }
         _ => return Err(no_type(ty)),
@@ -163,9 +166,6 @@ pub(super) fn extreme(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Sourc
         flush: narrow && format != Format::Bf16 && parts.flag("ftz"),
     };
     let pick = move |a, b| num::select(format, a, b, selection);
-    if source.operands.len() == 4 && ty == Type::F32 {
-        return d.ternary(source, ty, [ty; 3], lanes3(move |a, b, c| pick(pick(a, b), c)));
-    }
     let f = if packed {
         lanes2(move |a, b| on_halves([a, b], |[a, b]| pick(a, b)))
     } else {
@@ -196,7 +196,6 @@ fn root(
     }
     let known = match function {
         Function::Ex2 | Function::Tanh => ty != Type::F64,
-        // In double precision, only the upper half of the result.
         Function::Rcp | Function::Rsqrt => matches!(ty, Type::F32 | Type::F64),
         Function::Sqrt | Function::Sin | Function::Cos | Function::Lg2 => ty == Type::F32,
     };
@@ -212,7 +211,8 @@ fn root(
         _ => parts.flag("ftz"),
     };
     let f = match format {
-        Format::F64 => lanes1(move |a| approx::approximate_upper(function, a, flush)),
+        // In double precision and flushed, only the upper half of the result.
+        Format::F64 if flush => lanes1(move |a| approx::approximate_upper(function, a)),
         _ if packed => lanes1(move |a| on_halves([a], |[a]| approx::approximate(function, format, a, flush))),
         _ => lanes1(move |a| approx::approximate(function, format, a, flush)),
     };

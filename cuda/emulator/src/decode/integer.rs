@@ -18,8 +18,14 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("madc", |d, p, s| multiply(d, p, s, true, true)),
     ("mul24", |d, p, s| multiply24(d, p, s, false)),
     ("mad24", |d, p, s| multiply24(d, p, s, true)),
-    ("div", |d, p, s| quotient(d, p, s, integer::div)),
-    ("rem", |d, p, s| quotient(d, p, s, integer::rem)),
+    ("div", |d, p, s| match p.ty()? {
+        ty if int_of(ty).is_none() => float::quotient(d, p, s, ty),
+        ty => quotient(d, s, ty, integer::div),
+    }),
+    ("rem", |d, p, s| {
+        let ty = p.ty()?;
+        quotient(d, s, ty, integer::rem)
+    }),
     ("sad", sad),
     ("abs", |d, p, s| magnitude(d, p, s, false)),
     ("neg", |d, p, s| magnitude(d, p, s, true)),
@@ -99,7 +105,7 @@ fn halves(ty: Type) -> Option<Int> {
 
 fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, kind: CarryKind, reads: bool) -> Result {
     let ty = parts.ty()?;
-    if int_of(ty).is_none() && halves(ty).is_none() {
+    if int_of(ty).is_none() && halves(ty).is_none() && !reads {
         return float::sum(d, parts, source, ty, kind == CarryKind::Sub);
     }
     let writes = parts.flag("cc");
@@ -143,7 +149,7 @@ fn sum(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, kind: CarryK
 
 fn multiply(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: bool, reads: bool) -> Result {
     let ty = parts.ty()?;
-    if int_of(ty).is_none() {
+    if int_of(ty).is_none() && !reads {
         return if add {
             float::fused(d, parts, source, ty)
         } else {
@@ -239,7 +245,7 @@ fn multiply24(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: 
         _ => return Err(no_type(ty)),
     };
     let shift = if parts.one_of(&["lo", "hi"])? == "hi" { 16 } else { 0 };
-    let saturate = add && shift == 16 && parts.flag("sat");
+    let saturate = add && shift == 16 && signed && parts.flag("sat");
     let product = move |a: u64, b: u64| (integer::product24(a as u32, b as u32, signed) as i64) >> shift;
     if !add {
         return d.binary(source, ty, lanes2(move |a, b| product(a, b) as u32 as u64));
@@ -254,11 +260,7 @@ fn multiply24(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, add: 
     d.ternary(source, ty, [ty; 3], lanes3(f))
 }
 
-fn quotient(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, f: fn(u64, u64, Int) -> u64) -> Result {
-    let ty = parts.ty()?;
-    if int_of(ty).is_none() {
-        return float::quotient(d, parts, source, ty);
-    }
+fn quotient(d: &mut Decoder<'_>, source: &Source, ty: Type, f: fn(u64, u64, Int) -> u64) -> Result {
     let int = int(ty)?;
     d.binary(source, ty, lanes2(move |a, b| low_bits(f(a, b, int), int.bits)))
 }
@@ -453,12 +455,17 @@ pub(super) fn comparison(ty: Type, int: Int, name: &str) -> Option<Lane2> {
 
 /// A floating-point comparison, as 0 or 1.
 pub(super) fn float_comparison(format: num::Format, name: &str, flush: bool) -> Option<Lane2> {
-    let comparison = num::Comparison::from_name(name)?;
-    let wide = move |a: u64| {
+    // The names of unsigned integers' comparisons mean nothing here.
+    let comparison = num::Comparison::from_name(name).filter(|_| !matches!(name, "lo" | "ls" | "hi" | "hs"))?;
+    // Magnitudes of one format stand in the order of their patterns.
+    let (sign, infinity) = (format.sign_bit(), format.infinity() as i64);
+    let number = move |a: u64| {
         let a = if flush { format.flush(a) } else { a };
-        f64::from_bits(num::float_to_float(a, format, num::Format::F64, num::Mode::default()))
+        let magnitude = (a & (sign - 1)) as i64;
+        (magnitude <= infinity).then_some(if a & sign == 0 { magnitude } else { -magnitude })
     };
     Some(lanes2(move |a, b| {
-        u64::from(comparison.holds(wide(a).partial_cmp(&wide(b))))
+        let order = number(a).zip(number(b)).map(|(a, b)| a.cmp(&b));
+        u64::from(comparison.holds(order))
     }))
 }

@@ -58,7 +58,7 @@ impl Function {
     }
 }
 
-/// The function's value in F32, F16 or BF16. `flush` is `.ftz`.
+/// The function's value in a format. `flush` is `.ftz`.
 pub fn approximate(function: Function, format: Format, x: u64, flush: bool) -> u64 {
     let x = if flush { format.flush(x) } else { x };
     // Widening is exact in every format, and rounding the double-precision result is the only loss.
@@ -68,16 +68,14 @@ pub fn approximate(function: Function, format: Format, x: u64, flush: bool) -> u
     if flush { format.flush(rounded) } else { rounded }
 }
 
-/// `rcp.approx.ftz.f64` and `rsqrt.approx.f64`: a result whose lower 32 bits are zero.
-pub fn approximate_upper(function: Function, x: u64, flush: bool) -> u64 {
-    let x = if flush { Format::F64.flush(x) } else { x };
-    let value = function.exact()(f64::from_bits(x));
+/// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`: a result whose lower 32 bits are zero.
+pub fn approximate_upper(function: Function, x: u64) -> u64 {
+    let value = function.exact()(f64::from_bits(Format::F64.flush(x)));
     if value.is_nan() {
         // The one NaN of this instruction.
         return 0x7fff_ffff_0000_0000;
     }
-    let upper = value.to_bits() & 0xffff_ffff_0000_0000;
-    if flush { Format::F64.flush(upper) } else { upper }
+    Format::F64.flush(value.to_bits() & 0xffff_ffff_0000_0000)
 }
 
 /// `div.approx.f32`: a quotient within 2 ulp where the divisor's magnitude is in 2^-126…2^126. Beyond, the reciprocal

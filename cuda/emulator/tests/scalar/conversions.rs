@@ -1,9 +1,9 @@
 //! `cvt`, between all types.
 
-use rustc_apfloat::ieee::{BFloat, Double, Float8E4M3FN, Float8E5M2, Half, Single};
+use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
 use rustc_apfloat::{Float, FloatConvert, Round};
 
-use super::grid::{Form, all16, check, form, random};
+use super::grid::{Form, all16, check, form, forms, wide};
 use super::reference::{Format, ROUNDINGS};
 
 /// Integer types, and the registers that hold them.
@@ -19,7 +19,7 @@ const INTS: &[(&str, u32, bool, &str)] = &[
 ];
 
 /// The low bits of a register as a number.
-fn number(value: u64, bits: u32, signed: bool) -> i128 {
+pub(super) fn number(value: u64, bits: u32, signed: bool) -> i128 {
     let unused = 64 - bits;
     if signed {
         i128::from((value << unused) as i64 >> unused)
@@ -28,7 +28,7 @@ fn number(value: u64, bits: u32, signed: bool) -> i128 {
     }
 }
 
-fn range(bits: u32, signed: bool) -> (i128, i128) {
+pub(super) fn range(bits: u32, signed: bool) -> (i128, i128) {
     if signed {
         (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
     } else {
@@ -46,38 +46,67 @@ fn shown(value: i128, register: &str) -> u64 {
     value as u64 & (u64::MAX >> (64 - bits))
 }
 
-#[test]
-fn integers_become_integers() {
-    let mut forms = Vec::new();
-    for &(from, from_bits, from_signed, source) in INTS {
-        for &(to, to_bits, to_signed, target) in INTS {
-            let value = move |a: u64| number(a, from_bits, from_signed);
-            forms.push(form(
-                format!("cvt.{to}.{from} %{target}0, %{source}1;"),
-                move |[a, ..]| shown(number(value(a) as u64, to_bits, to_signed), target),
-            ));
-            let (least, most) = range(to_bits, to_signed);
-            forms.push(form(
-                format!("cvt.sat.{to}.{from} %{target}0, %{source}1;"),
-                move |[a, ..]| shown(value(a).clamp(least, most), target),
-            ));
-        }
-    }
-    check(&forms, all16);
-    check(&forms, || random(30_000));
+/// Whether a type is none of 8 or 16 bits.
+fn is_wide(bits: u32) -> bool {
+    bits > 16
 }
 
-/// A format to every integer type, in every rounding.
+/// Conversions that have a side of 32 or 64 bits, or none.
+fn between_integers(wide: bool) -> Vec<Form<'static>> {
+    let mut all = Vec::new();
+    for &(from, from_bits, from_signed, source) in INTS {
+        for &(to, to_bits, to_signed, target) in INTS {
+            if (is_wide(from_bits) || is_wide(to_bits)) != wide {
+                continue;
+            }
+            let (least, most) = range(to_bits, to_signed);
+            let texts = ["", ".sat"].map(|sat| format!("cvt{sat}.{to}.{from} %{target}0, %{source}1;"));
+            all.push(forms(texts.to_vec(), move |[a, ..]| {
+                let value = number(a, from_bits, from_signed);
+                let wrapped = number(value as u64, to_bits, to_signed);
+                [wrapped, value.clamp(least, most)].map(|value| shown(value, target))
+            }));
+        }
+    }
+    all
+}
+
+#[test]
+fn integers_become_integers() {
+    check(&between_integers(false), &all16());
+    check(&between_integers(true), wide());
+}
+
+/// Integral values in the order of [`ROUNDINGS`]: the host's, which apply to every format as it widens to F64.
+fn integral(value: f64) -> [f64; 4] {
+    [value.round_ties_even(), value.trunc(), value.floor(), value.ceil()]
+}
+
+/// A format to every integer type, in every rounding; saturating makes no difference.
 fn to_integers<F: Format + FloatConvert<Double>>() -> Vec<Form<'static>> {
-    let mut forms = Vec::new();
+    let (ty, source) = (F::NAME, F::REGISTER);
+    let qualifiers: &[&str] = if ty == "f32" {
+        &["", ".ftz", ".sat", ".ftz.sat"]
+    } else {
+        &["", ".sat"]
+    };
+    let mut all = Vec::new();
     for &(to, bits, signed, target) in INTS {
-        for (name, round) in ROUNDINGS {
-            let (ty, source) = (F::NAME, F::REGISTER);
-            forms.push(form(
-                format!("cvt.{name}i.{to}.{ty} %{target}0, %{source}1;"),
-                move |[a, ..]| {
-                    let value = F::read(a);
-                    let (least, most) = range(bits, signed);
+        let spell = |qualifier: &&str| {
+            ROUNDINGS.map(|(name, _)| format!("cvt.{name}i{qualifier}.{to}.{ty} %{target}0, %{source}1;"))
+        };
+        let texts: Vec<String> = qualifiers.iter().flat_map(spell).collect();
+        all.push(Form {
+            texts,
+            expected: Box::new(move |[a, ..], out| {
+                let value = match F::NAME {
+                    "f64" => f64::from_bits(a),
+                    "f32" => f32::from_bits(a as u32).into(),
+                    _ => f64::from_bits(F::read(a).to::<Double>(Round::NearestTiesToEven).bits()),
+                };
+                let flushed = if F::read(a).is_denormal() { 0.0 } else { value };
+                let (least, most) = range(bits, signed);
+                let convert = |value: f64| {
                     let integer = if value.is_nan() {
                         // Zero, or where a side has 64 bits the top one alone.
                         if F::BITS == 64 || bits == 64 {
@@ -86,49 +115,104 @@ fn to_integers<F: Format + FloatConvert<Double>>() -> Vec<Form<'static>> {
                             0
                         }
                     } else {
-                        let wide = value.round_to_integral(round).value.to_i128(128).value;
-                        wide.clamp(least, most)
+                        (value as i128).clamp(least, most)
                     };
                     shown(number(integer as u64, bits, signed), target)
-                },
-            ));
-        }
+                };
+                let (plain, flushed) = (integral(value).map(convert), integral(flushed).map(convert));
+                for (i, out) in out.iter_mut().enumerate() {
+                    let flushes = F::NAME == "f32" && i / 4 % 2 == 1;
+                    *out = if flushes { flushed } else { plain }[i % 4];
+                }
+            }),
+        });
     }
-    forms
+    all
 }
 
 #[test]
 fn floats_become_integers() {
-    check(&to_integers::<Half>(), all16);
-    check(&to_integers::<BFloat>(), all16);
-    check(&to_integers::<Single>(), || random(100_000));
-    check(&to_integers::<Double>(), || random(100_000));
+    check(&to_integers::<Half>(), &all16());
+    check(&to_integers::<BFloat>(), &all16());
+    check(&to_integers::<Single>(), wide());
+    check(&to_integers::<Double>(), wide());
 }
 
-/// Every integer type to a format, in every rounding.
-fn from_integers<F: Format>() -> Vec<Form<'static>> {
-    let mut forms = Vec::new();
-    for &(from, bits, signed, source) in INTS {
+/// An integer in a format, rounded: by counting the bits that do not fit.
+fn rounded<F: Format>(value: i128, round: Round) -> u64 {
+    let (magnitude, negative) = (value.unsigned_abs(), value < 0);
+    let shift = (128 - magnitude.leading_zeros()).saturating_sub(F::PRECISION as u32);
+    let (kept, rest) = (magnitude >> shift, magnitude & ((1 << shift) - 1));
+    let half = (1 << shift) >> 1;
+    let up = match round {
+        Round::NearestTiesToEven => shift > 0 && (rest > half || rest == half && kept & 1 == 1),
+        Round::TowardPositive => rest > 0 && !negative,
+        Round::TowardNegative => rest > 0 && negative,
+        _ => false,
+    };
+    let magnitude = (kept + u128::from(up)) << shift;
+    let sign = u64::from(negative) << (F::BITS - 1);
+    sign | match F::NAME {
+        "f64" => (magnitude as f64).to_bits(),
+        "f32" => (magnitude as f32).to_bits().into(),
+        "bf16" => u64::from((magnitude as f32).to_bits() >> 16),
+        // Beyond the largest half there are only infinity and, where that is no nearer, the largest itself.
+        _ if magnitude > 65504 => match (round, negative) {
+            (Round::TowardZero, _) | (Round::TowardPositive, true) | (Round::TowardNegative, false) => 0x7bff,
+            _ => 0x7c00,
+        },
+        _ => half::f16::from_f64(magnitude as f64).to_bits().into(),
+    }
+}
+
+/// The qualifiers of conversions to a format.
+fn finishes<F: Format>(from: &str) -> &'static [&'static str] {
+    if F::NAME == "f32" || from == "f32" {
+        &["", ".ftz", ".sat", ".ftz.sat"]
+    } else {
+        &["", ".sat"]
+    }
+}
+
+/// Integer types of 32 and 64 bits, or the others, to a format, in every rounding.
+fn from_integers<F: Format>(wide: bool) -> Vec<Form<'static>> {
+    let mut all = Vec::new();
+    for &(from, bits, signed, source) in INTS.iter().filter(|int| is_wide(int.1) == wide) {
         for (name, round) in ROUNDINGS {
             let (ty, target) = (F::NAME, F::REGISTER);
-            forms.push(form(
-                format!("cvt.{name}.{ty}.{from} %{target}0, %{source}1;"),
-                move |[a, ..]| F::from_i128_r(number(a, bits, signed), round).value.bits(),
-            ));
+            let spell = |qualifier: &&str| format!("cvt.{name}{qualifier}.{ty}.{from} %{target}0, %{source}1;");
+            all.push(Form {
+                texts: finishes::<F>(from).iter().map(spell).collect(),
+                expected: Box::new(move |[a, ..], out| {
+                    let value = number(a, bits, signed);
+                    let clamped = if value > 0 { F::one().bits() } else { 0 };
+                    let (plain, saturated) = out.split_at_mut(out.len() / 2);
+                    plain.fill(rounded::<F>(value, round));
+                    saturated.fill(clamped);
+                }),
+            });
         }
     }
-    forms
+    all
 }
 
 #[test]
 fn integers_become_floats() {
-    for forms in [from_integers::<Half>(), from_integers::<BFloat>()] {
-        check(&forms, all16);
-        check(&forms, || random(30_000));
+    for forms in [from_integers::<Half>(false), from_integers::<BFloat>(false)] {
+        check(&forms, &all16());
     }
-    for forms in [from_integers::<Single>(), from_integers::<Double>()] {
-        check(&forms, || random(60_000));
+    for forms in [from_integers::<Single>(false), from_integers::<Double>(false)] {
+        check(&forms, &all16());
     }
+    check(&wide_integers_to_floats(), wide());
+}
+
+fn wide_integers_to_floats() -> Vec<Form<'static>> {
+    let mut all = from_integers::<Half>(true);
+    all.extend(from_integers::<BFloat>(true));
+    all.extend(from_integers::<Single>(true));
+    all.extend(from_integers::<Double>(true));
+    all
 }
 
 /// Where nothing is rounded.
@@ -145,15 +229,39 @@ fn widen<F: Format + FloatConvert<T>, T: Format>() -> Form<'static> {
     })
 }
 
+/// Where something is, in every rounding. F32 that is flushed is so ahead of the conversion and after it.
 fn narrow<F: Format + FloatConvert<T>, T: Format>() -> Vec<Form<'static>> {
     let (from, to, source, target) = (F::NAME, T::NAME, F::REGISTER, T::REGISTER);
     let one = |(name, round): (&str, Round)| {
-        form(
-            format!("cvt.{name}.{to}.{from} %{target}0, %{source}1;"),
-            move |[a, ..]| F::read(a).to::<T>(round).bits(),
-        )
+        let spell = |qualifier: &&str| format!("cvt.{name}{qualifier}.{to}.{from} %{target}0, %{source}1;");
+        Form {
+            texts: finishes::<T>(from).iter().map(spell).collect(),
+            expected: Box::new(move |[a, ..], out: &mut [u64]| {
+                let value = F::read(a).to::<T>(round);
+                if out.len() == 2 {
+                    return out.copy_from_slice(&[value, value.saturated()].map(T::bits));
+                }
+                let flushed = if F::NAME == "f32" {
+                    F::read(a).flushed().to::<T>(round)
+                } else {
+                    value
+                };
+                let flushed = if T::NAME == "f32" { flushed.flushed() } else { flushed };
+                let results = [value, flushed, value.saturated(), flushed.saturated()];
+                out.copy_from_slice(&results.map(T::bits));
+            }),
+        }
     };
     ROUNDINGS.into_iter().map(one).collect()
+}
+
+fn wide_floats_to_narrower() -> Vec<Form<'static>> {
+    let mut all = narrow::<Single, Half>();
+    all.extend(narrow::<Single, BFloat>());
+    all.extend(narrow::<Double, Half>());
+    all.extend(narrow::<Double, BFloat>());
+    all.extend(narrow::<Double, Single>());
+    all
 }
 
 #[test]
@@ -165,188 +273,139 @@ fn floats_become_wider() {
             widen::<Half, Double>(),
             widen::<BFloat, Double>(),
         ],
-        all16,
+        &all16(),
     );
-    check(&[widen::<Single, Double>()], || random(300_000));
 }
 
 #[test]
 fn floats_become_narrower() {
-    let mut forms = narrow::<Single, Half>();
-    forms.extend(narrow::<Single, BFloat>());
-    forms.extend(narrow::<Double, Half>());
-    forms.extend(narrow::<Double, BFloat>());
-    forms.extend(narrow::<Double, Single>());
-    check(&forms, || random(1_000_000));
+    check(&wide_floats_to_narrower(), wide());
     // Every half, and ties between halves.
-    let ties =
-        || -> Box<dyn Iterator<Item = [u64; 3]>> { Box::new((0..1 << 17).map(|i: u64| [i << 15 | 0x1000, 0, 0])) };
-    check(&narrow::<Single, Half>(), ties);
-    check(&narrow::<Single, BFloat>(), ties);
+    let ties: Vec<[u64; 3]> = (0..1 << 17).map(|i: u64| [i << 15 | 0x1000, 0, 0]).collect();
+    check(&narrow::<Single, Half>(), &ties);
+    check(&narrow::<Single, BFloat>(), &ties);
     let mut between = narrow::<Half, BFloat>();
     between.extend(narrow::<BFloat, Half>());
-    check(&between, all16);
+    check(&between, &all16());
+}
+
+/// Conversions of a format to itself: to integral values, flushed, clamped.
+fn within<F: Format>() -> Vec<Form<'static>> {
+    let (ty, r) = (F::NAME, F::REGISTER);
+    let qualifiers: &[&str] = if ty == "f32" {
+        &["", ".ftz", ".sat", ".ftz.sat"]
+    } else {
+        &["", ".sat"]
+    };
+    let roundings = ["", ".rni", ".rzi", ".rmi", ".rpi"];
+    let mut texts = Vec::new();
+    for rounding in roundings {
+        texts.extend(
+            qualifiers
+                .iter()
+                .map(|qualifier| format!("cvt{rounding}{qualifier}.{ty}.{ty} %{r}0, %{r}1;")),
+        );
+    }
+    let count = qualifiers.len();
+    vec![Form {
+        texts,
+        expected: Box::new(move |[a, ..], out| {
+            let value = F::read(a);
+            for (i, out) in out.chunks_mut(count).enumerate() {
+                let to_integral = |value: F| match i.checked_sub(1) {
+                    Some(i) => value.round_to_integral(ROUNDINGS[i].1).value,
+                    None => value,
+                };
+                let (plain, flushed) = (to_integral(value), to_integral(value.flushed()));
+                // What changes nothing changes no NaN either.
+                let plain_bits = if i == 0 { value.to_bits() as u64 } else { plain.bits() };
+                if count == 4 {
+                    out[1] = flushed.bits();
+                    out[3] = flushed.saturated().bits();
+                }
+                out[0] = plain_bits;
+                out[count / 2] = plain.saturated().bits();
+            }
+        }),
+    }]
+}
+
+/// What rounds F32 to TF32, into two halves, and with `.relu`; and F32 to F64.
+fn qualified() -> Vec<Form<'static>> {
+    let near = Round::NearestTiesToEven;
+    let s = Single::read;
+    let mut all = within::<Single>();
+    all.extend(within::<Double>());
+    let wider = ["", ".ftz", ".sat", ".ftz.sat"].map(|qualifier| format!("cvt{qualifier}.f64.f32 %d0, %r1;"));
+    all.push(forms(wider.to_vec(), move |[a, ..]| {
+        let [plain, flushed] = [s(a), s(a).flushed()].map(|value| value.to::<Double>(near));
+        [plain, flushed, plain.saturated(), flushed.saturated()].map(Format::bits)
+    }));
+    // The 19 upper bits, rounded by adding below them.
+    let tf32 = |a: u64, away: Option<bool>| {
+        let value = a & 0xffff_ffff;
+        if Single::read(value).is_nan() {
+            return 0x7fff_e000;
+        }
+        let below = value & 0x1fff;
+        let up = away.is_some_and(|away| below > 0x1000 || below == 0x1000 && (away || value & 0x2000 != 0));
+        (value & !0x1fff) + if up { 0x2000 } else { 0 }
+    };
+    let finite = |value: u64| match value & 0x7fff_ffff {
+        0x7f80_0000 => value & 0x8000_0000 | 0x7f7f_e000,
+        _ => value,
+    };
+    let away = ["", ".satfinite"].map(|how| format!("cvt.rna{how}.tf32.f32 %r0, %r1;"));
+    all.push(forms(away.to_vec(), move |[a, ..]| {
+        let value = tf32(a, Some(true));
+        [value, finite(value)]
+    }));
+    for (name, away) in [("rn", Some(false)), ("rz", None)] {
+        let texts =
+            ["", ".relu", ".satfinite", ".satfinite.relu"].map(|how| format!("cvt.{name}{how}.tf32.f32 %r0, %r1;"));
+        all.push(forms(texts.to_vec(), move |[a, ..]| {
+            let value = tf32(a, away);
+            let nan = s(value).is_nan();
+            let relu = |value: u64| if value >> 31 == 1 && !nan { 0 } else { value };
+            [value, relu(value), finite(value), relu(finite(value))]
+        }));
+    }
+    for (name, round) in [("rn", near), ("rz", Round::TowardZero)] {
+        all.extend([halves::<Half>(name, round), halves::<BFloat>(name, round)]);
+    }
+    all
+}
+
+/// F32 to one half with `.relu`, and to two.
+fn halves<F: Format>(name: &str, round: Round) -> Form<'static>
+where
+    Single: FloatConvert<F>,
+{
+    let ty = F::NAME;
+    let texts = vec![
+        format!("cvt.{name}.relu.{ty}.f32 %h0, %r1;"),
+        format!("cvt.{name}.{ty}x2.f32 %r0, %r1, %r2;"),
+        format!("cvt.{name}.relu.{ty}x2.f32 %r0, %r1, %r2;"),
+    ];
+    forms(texts, move |[a, b, _]| {
+        let [a, b] = [a, b].map(|value| Single::read(value).to::<F>(round));
+        let pair = |a: F, b: F| a.bits() << 16 | b.bits();
+        [a.relu().bits(), pair(a, b), pair(a.relu(), b.relu())]
+    })
 }
 
 #[test]
 fn qualifiers_of_conversions() {
-    let near = Round::NearestTiesToEven;
-    let s = Single::read;
-    let pair = |high: u64, low: u64| high << 16 | low;
-    // The 19 upper bits, rounded by adding below them.
-    let tf32 = |a: u64, away: bool| {
-        let value = a & 0xffff_ffff;
-        if s(value).is_nan() {
-            return 0x7fff_e000;
-        }
-        let below = value & 0x1fff;
-        let up = below > 0x1000 || below == 0x1000 && (away || value & 0x2000 != 0);
-        (value & !0x1fff) + if up { 0x2000 } else { 0 }
-    };
-    check(
-        &[
-            form("cvt.rn.relu.f16.f32 %h0, %r1;", move |[a, ..]| {
-                s(a).to::<Half>(near).relu().bits()
-            }),
-            form("cvt.rz.relu.bf16.f32 %h0, %r1;", move |[a, ..]| {
-                s(a).to::<BFloat>(Round::TowardZero).relu().bits()
-            }),
-            form("cvt.rna.tf32.f32 %r0, %r1;", move |[a, ..]| tf32(a, true)),
-            form("cvt.rn.tf32.f32 %r0, %r1;", move |[a, ..]| tf32(a, false)),
-            form("cvt.rz.relu.tf32.f32 %r0, %r1;", move |[a, ..]| match s(a) {
-                value if value.is_nan() => 0x7fff_e000,
-                value if value.is_negative() => 0,
-                _ => a & 0xffff_e000,
-            }),
-            form("cvt.rn.f16x2.f32 %r0, %r1, %r2;", move |[a, b, _]| {
-                pair(s(a).to::<Half>(near).bits(), s(b).to::<Half>(near).bits())
-            }),
-            form("cvt.rz.relu.bf16x2.f32 %r0, %r1, %r2;", move |[a, b, _]| {
-                let part = |a: u64| s(a).to::<BFloat>(Round::TowardZero).relu().bits();
-                pair(part(a), part(b))
-            }),
-            form("cvt.sat.f32.f32 %r0, %r1;", move |[a, ..]| s(a).saturated().bits()),
-            form("cvt.ftz.f32.f32 %r0, %r1;", move |[a, ..]| match s(a) {
-                value if value.is_nan() => 0x7fff_ffff,
-                value => value.flushed().bits(),
-            }),
-            form("cvt.rn.sat.f16.f32 %h0, %r1;", move |[a, ..]| {
-                s(a).to::<Half>(near).saturated().bits()
-            }),
-            form("cvt.rpi.ftz.f32.f32 %r0, %r1;", move |[a, ..]| {
-                s(a).flushed().round_to_integral(Round::TowardPositive).value.bits()
-            }),
-            form("cvt.rmi.f64.f64 %d0, %d1;", |[a, ..]| {
-                Double::read(a).round_to_integral(Round::TowardNegative).value.bits()
-            }),
-            form("cvt.rn.ftz.f32.f64 %r0, %d1;", move |[a, ..]| {
-                Double::read(a).to::<Single>(near).flushed().bits()
-            }),
-            form("cvt.rzi.ftz.u32.f32 %r0, %r1;", move |[a, ..]| match s(a).flushed() {
-                value if value.is_nan() => 0,
-                value => (value.to_i128(128).value).clamp(0, u32::MAX.into()) as u64,
-            }),
-        ],
-        || random(300_000),
-    );
+    check(&qualified(), wide());
 }
 
-/// What a conversion to FP8 delivers: nothing infinite.
-fn small<F: Format>(value: F, largest: u64) -> u64 {
-    let finite = value.is_finite();
-    match (value.is_nan(), finite) {
-        (true, _) => 0x7f,
-        (_, true) => value.to_bits() as u64,
-        _ => largest | u64::from(value.is_negative()) << 7,
-    }
-}
-
-fn to_e4m3(value: Single) -> u64 {
-    if value.is_nan() {
-        return 0x7f;
-    }
-    // Beyond 464, the middle between 448 and what would be next, it is too large; the format's own NaN lies there.
-    let magnitude = f32::from_bits(value.abs().to_bits() as u32);
-    if magnitude >= 448.0 {
-        return 0x7e | u64::from(value.is_negative()) << 7;
-    }
-    small(value.to::<Float8E4M3FN>(Round::NearestTiesToEven), 0x7e)
-}
-
-fn to_e5m2(value: Single) -> u64 {
-    small(value.to::<Float8E5M2>(Round::NearestTiesToEven), 0x7b)
-}
-
-#[test]
-fn eight_bit_floats() {
-    let widen = |bits: u64| Half::read(bits).to::<Single>(Round::NearestTiesToEven);
-    let relu = |value: u64| if value & 0x80 != 0 { 0 } else { value };
-    let s = Single::read;
-    check(
-        &[
-            form("cvt.rn.f16x2.e4m3x2 %r0, %h1;", |[a, ..]| {
-                let part = |a| Float8E4M3FN::read(a).to::<Half>(Round::NearestTiesToEven).bits();
-                part(a >> 8) << 16 | part(a)
-            }),
-            form("cvt.rn.relu.f16x2.e5m2x2 %r0, %h1;", |[a, ..]| {
-                let part = |a| Float8E5M2::read(a).to::<Half>(Round::NearestTiesToEven).relu().bits();
-                part(a >> 8) << 16 | part(a)
-            }),
-            form("cvt.rn.satfinite.e4m3x2.f16x2 %h0, %r1;", move |[a, ..]| {
-                to_e4m3(widen(a >> 16)) << 8 | to_e4m3(widen(a))
-            }),
-            form("cvt.rn.satfinite.relu.e5m2x2.f16x2 %h0, %r1;", move |[a, ..]| {
-                relu(to_e5m2(widen(a >> 16))) << 8 | relu(to_e5m2(widen(a)))
-            }),
-        ],
-        all16,
-    );
-    // Values around the formats' range, too.
-    let near = || -> Box<dyn Iterator<Item = [u64; 3]>> {
-        Box::new(random(300_000).map(|[a, b, c]| [a & 0x8fff_ffff | 0x3800_0000, b, c]))
-    };
-    check(
-        &[
-            form("cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", move |[a, b, _]| {
-                to_e4m3(s(a)) << 8 | to_e4m3(s(b))
-            }),
-            form("cvt.rn.satfinite.relu.e4m3x2.f32 %h0, %r1, %r2;", move |[a, b, _]| {
-                relu(to_e4m3(s(a))) << 8 | relu(to_e4m3(s(b)))
-            }),
-            form("cvt.rn.satfinite.e5m2x2.f32 %h0, %r1, %r2;", move |[a, b, _]| {
-                to_e5m2(s(a)) << 8 | to_e5m2(s(b))
-            }),
-        ],
-        near,
-    );
-}
-
-#[test]
-fn integers_are_packed() {
-    let clamp = |value: u64, bits: u32, signed: bool| {
-        let (least, most) = range(bits, signed);
-        number(value, 32, true).clamp(least, most) as u64 & (u64::MAX >> (64 - bits))
-    };
-    let mut forms = vec![
-        form("cvt.pack.sat.u16.s32 %r0, %r1, %r2;", move |[a, b, _]| {
-            clamp(a, 16, false) << 16 | clamp(b, 16, false)
-        }),
-        form("cvt.pack.sat.s16.s32 %r0, %r1, %r2;", move |[a, b, _]| {
-            clamp(a, 16, true) << 16 | clamp(b, 16, true)
-        }),
-    ];
-    for (name, bits, signed) in [
-        ("u8", 8, false),
-        ("s8", 8, true),
-        ("u4", 4, false),
-        ("s4", 4, true),
-        ("u2", 2, false),
-        ("s2", 2, true),
-    ] {
-        forms.push(form(
-            format!("cvt.pack.sat.{name}.s32.b32 %r0, %r1, %r2, %r3;"),
-            move |[a, b, c]| (c << (2 * bits) | clamp(a, bits, signed) << bits | clamp(b, bits, signed)) & 0xffff_ffff,
-        ));
-    }
-    check(&forms, || random(200_000));
+/// All of these that have a side of 32 or 64 bits, but for those from 16 bits.
+pub(super) fn all() -> Vec<Form<'static>> {
+    let mut all = between_integers(true);
+    all.extend(to_integers::<Single>());
+    all.extend(to_integers::<Double>());
+    all.extend(wide_integers_to_floats());
+    all.extend(wide_floats_to_narrower());
+    all.extend(qualified());
+    all
 }

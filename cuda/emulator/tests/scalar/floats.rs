@@ -3,121 +3,147 @@
 use rustc_apfloat::ieee::{Double, Single};
 use rustc_apfloat::{Float, Round};
 
-use super::grid::{Form, check, form, wide};
+use super::grid::{Form, check, form, forms, wide};
 use super::reference::{Format, ROUNDINGS, result, sqrt_f64};
 
-/// `name.rounding.type d, a, …`
+/// What follows a name: each of these with each of those.
+fn spelled(names: &[&str], qualifiers: &[&str]) -> Vec<String> {
+    let pairs = names
+        .iter()
+        .flat_map(|name| qualifiers.iter().map(move |qualifier| (name, qualifier)));
+    pairs.map(|(name, qualifier)| format!("{name}{qualifier}")).collect()
+}
+
+/// `name.type d, a, …`
 fn text<F: Format>(name: &str, operands: usize) -> String {
     let r = F::REGISTER;
     let list: Vec<String> = (0..=operands).map(|i| format!("%{r}{i}")).collect();
     format!("{name}.{} {};", F::NAME, list.join(", "))
 }
 
-/// Addition, multiplication and their fusion in a rounding.
-fn arithmetic<F: Format>(rounding: &str, round: Round) -> Vec<Form<'static>> {
+/// One operation spelled in several ways, plain and flushed, and where it can be so also saturated.
+fn rounded<F: Format>(
+    names: &[&str],
+    operands: usize,
+    (flushes, saturates): (bool, bool),
+    f: impl Fn([F; 3]) -> F + 'static,
+) -> Form<'static> {
+    let qualifiers: &[&str] = match (flushes, saturates) {
+        (true, true) => &["", ".ftz", ".sat", ".ftz.sat"],
+        (true, false) => &["", ".ftz"],
+        _ => &[""],
+    };
+    let texts = (spelled(names, qualifiers).iter().map(|name| text::<F>(name, operands))).collect();
+    Form {
+        texts,
+        expected: Box::new(move |inputs, out| {
+            let values = inputs.map(F::read);
+            let plain = f(values);
+            let mut results = [0; 4];
+            results[0] = result(plain, &inputs[..operands]);
+            if flushes {
+                let kept = values.iter().all(|value| !value.is_denormal());
+                let flushed = if kept { plain } else { f(values.map(F::flushed)) }.flushed();
+                results[1] = flushed.bits();
+                if saturates {
+                    results[2] = plain.saturated().bits();
+                    results[3] = flushed.saturated().bits();
+                }
+            }
+            let results = results.iter().take(qualifiers.len()).cycle();
+            out.iter_mut().zip(results).for_each(|(out, &result)| *out = result);
+        }),
+    }
+}
+
+/// Addition, multiplication and their fusion, division and roots in a rounding, which the first three may leave unsaid if it is
+/// the nearest.
+fn arithmetic<F: Format>(rounding: &str, round: Round, root: impl Fn(F) -> F + 'static) -> Vec<Form<'static>> {
+    let single = F::BITS == 32;
     let of = |name: &str| format!("{name}.{rounding}");
+    let three = |name: &'static str, f: fn(F, F, Round) -> F| {
+        let full = of(name);
+        let names: &[&str] = if rounding == "rn" { &[name, &full] } else { &[&full] };
+        rounded(names, 2, (single, single), move |[a, b, _]| f(a, b, round))
+    };
     vec![
-        form(text::<F>(&of("add"), 2), move |[a, b, _]| {
-            result(F::read(a).add_r(F::read(b), round).value, &[a, b])
+        three("add", |a, b, round| a.add_r(b, round).value),
+        three("sub", |a, b, round| a.sub_r(b, round).value),
+        three("mul", |a, b, round| a.mul_r(b, round).value),
+        rounded(
+            &[&of("fma"), &of("mad")],
+            3,
+            (single, single),
+            move |[a, b, c]: [F; 3]| a.mul_add_r(b, c, round).value,
+        ),
+        rounded(&[&of("div")], 2, (single, false), move |[a, b, _]: [F; 3]| {
+            a.div_r(b, round).value
         }),
-        form(text::<F>(&of("sub"), 2), move |[a, b, _]| {
-            result(F::read(a).sub_r(F::read(b), round).value, &[a, b])
+        rounded(&[&of("rcp")], 1, (single, false), move |[a, ..]: [F; 3]| {
+            F::one().div_r(a, round).value
         }),
-        form(text::<F>(&of("mul"), 2), move |[a, b, _]| {
-            result(F::read(a).mul_r(F::read(b), round).value, &[a, b])
+        rounded(&[&of("sqrt")], 1, (single, false), move |[a, ..]| root(a)),
+    ]
+}
+
+fn arithmetic_of_f32(index: usize) -> Vec<Form<'static>> {
+    let (name, round) = ROUNDINGS[index];
+    arithmetic::<Single>(name, round, move |a| {
+        // The root in F64, cut off, with a bit that says whether it is exact, rounds to F32 as the root itself would.
+        let value = f64::from(f32::from_bits(a.to_bits() as u32));
+        let root = sqrt_f64(value, Round::TowardZero);
+        let exact = root * root == value;
+        let odd = f64::from_bits(root.to_bits() | u64::from(!exact));
+        Double::read(if root.is_finite() { odd } else { root }.to_bits()).to::<Single>(round)
+    })
+}
+
+fn arithmetic_of_f64() -> Vec<Form<'static>> {
+    let of = |(name, round)| {
+        let root = move |a: Double| Double::read(sqrt_f64(f64::from_bits(a.to_bits() as u64), round).to_bits());
+        arithmetic::<Double>(name, round, root)
+    };
+    ROUNDINGS.into_iter().flat_map(of).collect()
+}
+
+#[test]
+fn f32_rounded_to_nearest_and_to_zero() {
+    check(&arithmetic_of_f32(0), wide());
+    check(&arithmetic_of_f32(1), wide());
+}
+
+#[test]
+fn f32_rounded_down_and_up() {
+    check(&arithmetic_of_f32(2), wide());
+    check(&arithmetic_of_f32(3), wide());
+}
+
+#[test]
+fn f64_in_every_rounding() {
+    check(&arithmetic_of_f64(), wide());
+}
+
+fn signs() -> Vec<Form<'static>> {
+    let f = |bits: u64| Single::read(bits).flushed();
+    vec![
+        form("abs.f32 %r0, %r1;", |[a, ..]| a & 0x7fff_ffff),
+        form("neg.f32 %r0, %r1;", |[a, ..]| a & 0xffff_ffff ^ 0x8000_0000),
+        form("abs.ftz.f32 %r0, %r1;", move |[a, ..]| f(a).abs().to_bits() as u64),
+        form("neg.ftz.f32 %r0, %r1;", move |[a, ..]| (-f(a)).to_bits() as u64),
+        form("abs.f64 %d0, %d1;", |[a, ..]| a & (u64::MAX >> 1)),
+        form("neg.f64 %d0, %d1;", |[a, ..]| a ^ 1 << 63),
+        form("copysign.f32 %r0, %r1, %r2;", |[a, b, _]| {
+            Single::read(b).copy_sign(Single::read(a)).to_bits() as u64
         }),
-        form(text::<F>(&of("fma"), 3), move |[a, b, c]| {
-            result(F::read(a).mul_add_r(F::read(b), F::read(c), round).value, &[a, b, c])
-        }),
-        form(text::<F>(&of("mad"), 3), move |[a, b, c]| {
-            result(F::read(a).mul_add_r(F::read(b), F::read(c), round).value, &[a, b, c])
-        }),
-        form(text::<F>(&of("div"), 2), move |[a, b, _]| {
-            result(F::read(a).div_r(F::read(b), round).value, &[a, b])
-        }),
-        form(text::<F>(&of("rcp"), 1), move |[a, ..]| {
-            result(F::one().div_r(F::read(a), round).value, &[a])
+        form("copysign.f64 %d0, %d1, %d2;", |[a, b, _]| {
+            f64::from_bits(b).copysign(f64::from_bits(a)).to_bits()
         }),
     ]
 }
 
 #[test]
-fn f32_in_every_rounding() {
-    for (name, round) in ROUNDINGS {
-        let mut forms = arithmetic::<Single>(name, round);
-        forms.push(form(format!("sqrt.{name}.f32 %r0, %r1;"), move |[a, ..]| {
-            // The root in F64, cut off, with a bit that says whether it is exact, rounds to F32 as the root itself would.
-            let value = f64::from(f32::from_bits(a as u32));
-            let root = sqrt_f64(value, Round::TowardZero);
-            let exact = root * root == value;
-            let odd = f64::from_bits(root.to_bits() | u64::from(!exact));
-            Double::read(if root.is_finite() { odd } else { root }.to_bits())
-                .to::<Single>(round)
-                .bits()
-        }));
-        check(&forms, wide);
-    }
-}
-
-#[test]
-fn f64_in_every_rounding() {
-    for (name, round) in ROUNDINGS {
-        let mut forms = arithmetic::<Double>(name, round);
-        forms.push(form(format!("sqrt.{name}.f64 %d0, %d1;"), move |[a, ..]| {
-            result(Double::read(sqrt_f64(f64::from_bits(a), round).to_bits()), &[a])
-        }));
-        check(&forms, wide);
-    }
-}
-
-#[test]
-fn f32_flushed_and_saturated() {
-    let near = Round::NearestTiesToEven;
-    let f = |bits: u64| Single::read(bits).flushed();
-    let s = Single::read;
-    check(
-        &[
-            form("add.ftz.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                f(a).add_r(f(b), near).value.flushed().bits()
-            }),
-            form("sub.ftz.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                f(a).sub_r(f(b), near).value.flushed().bits()
-            }),
-            form("mul.rp.ftz.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                f(a).mul_r(f(b), Round::TowardPositive).value.flushed().bits()
-            }),
-            form("fma.rn.ftz.f32 %r0, %r1, %r2, %r3;", |[a, b, c]| {
-                f(a).mul_add_r(f(b), f(c), near).value.flushed().bits()
-            }),
-            form("div.rn.ftz.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                f(a).div_r(f(b), near).value.flushed().bits()
-            }),
-            form("add.sat.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                s(a).add_r(s(b), near).value.saturated().bits()
-            }),
-            form("sub.rz.ftz.sat.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                f(a).sub_r(f(b), Round::TowardZero).value.flushed().saturated().bits()
-            }),
-            form("mul.sat.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                s(a).mul_r(s(b), near).value.saturated().bits()
-            }),
-            form("fma.rm.sat.f32 %r0, %r1, %r2, %r3;", |[a, b, c]| {
-                s(a).mul_add_r(s(b), s(c), Round::TowardNegative)
-                    .value
-                    .saturated()
-                    .bits()
-            }),
-            form("abs.f32 %r0, %r1;", |[a, ..]| a & 0x7fff_ffff),
-            form("neg.ftz.f32 %r0, %r1;", |[a, ..]| (-f(a)).to_bits() as u64),
-            form("copysign.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                s(b).copy_sign(s(a)).to_bits() as u64
-            }),
-            form("div.full.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                s(a).div_r(s(b), near).value.bits()
-            }),
-        ],
-        wide,
-    );
+fn signs_of_floats() {
+    check(&signs(), wide());
 }
 
 /// The smaller or larger of two, -0 below +0.
@@ -145,172 +171,93 @@ fn pick<F: Format>(a: F, b: F, largest: bool, nan: bool) -> u64 {
     chosen.to_bits() as u64
 }
 
-pub(super) fn selections<F: Format>(flush: bool) -> Vec<Form<'static>> {
+/// `min` and `max`, with what they may be told; F64 has nothing of that.
+pub(super) fn selections<F: Format>() -> Vec<Form<'static>> {
     let mut forms = Vec::new();
+    let flags = |has: bool| if has { &[false, true][..] } else { &[false] };
     for (name, largest) in [("min", false), ("max", true)] {
-        forms.push(form(text::<F>(name, 2), move |[a, b, _]| {
-            pick(F::read(a), F::read(b), largest, false)
-        }));
-        if F::BITS == 64 {
-            continue;
-        }
-        forms.push(form(text::<F>(&format!("{name}.NaN"), 2), move |[a, b, _]| {
-            pick(F::read(a), F::read(b), largest, true)
-        }));
-        forms.push(form(text::<F>(&format!("{name}.xorsign.abs"), 2), move |[a, b, _]| {
-            let (a, b) = (F::read(a), F::read(b));
-            let magnitude = pick(a.abs(), b.abs(), largest, false);
-            let negative = a.is_negative() != b.is_negative();
-            if F::read(magnitude).is_nan() {
-                F::DEFAULT_NAN
-            } else {
-                magnitude | u64::from(negative) << (F::BITS - 1)
+        for &flush in flags(F::NAME != "bf16" && F::BITS < 64) {
+            for &nan in flags(F::BITS < 64) {
+                for &xorsign in flags(F::BITS < 64) {
+                    let say = |has: bool, what| if has { what } else { "" };
+                    let (ftz, nan_too, sign) = (say(flush, ".ftz"), say(nan, ".NaN"), say(xorsign, ".xorsign.abs"));
+                    let name = format!("{name}{ftz}{nan_too}{sign}");
+                    let one = move |a: F, b: F| {
+                        let read = |value: F| if flush { value.flushed() } else { value };
+                        let (a, b) = (read(a), read(b));
+                        if !xorsign {
+                            return pick(a, b, largest, nan);
+                        }
+                        let magnitude = pick(a.abs(), b.abs(), largest, nan);
+                        let negative = a.is_negative() != b.is_negative();
+                        if F::read(magnitude).is_nan() {
+                            F::DEFAULT_NAN
+                        } else {
+                            magnitude | u64::from(negative) << (F::BITS - 1)
+                        }
+                    };
+                    forms.push(form(text::<F>(&name, 2), move |[a, b, _]| one(F::read(a), F::read(b))));
+                }
             }
-        }));
-        if flush {
-            forms.push(form(text::<F>(&format!("{name}.ftz"), 2), move |[a, b, _]| {
-                pick(F::read(a).flushed(), F::read(b).flushed(), largest, false)
-            }));
         }
     }
     forms
+}
+
+fn selections_of_wide() -> Vec<Form<'static>> {
+    selections::<Single>()
+        .into_iter()
+        .chain(selections::<Double>())
+        .collect()
 }
 
 #[test]
 fn the_smaller_and_the_larger() {
-    check(&selections::<Single>(true), wide);
-    check(&selections::<Double>(false), wide);
-}
-
-/// Comparisons: name, and whether they hold of operands that are less, equal, greater, unordered.
-const COMPARISONS: &[(&str, [bool; 4])] = &[
-    ("eq", [false, true, false, false]),
-    ("ne", [true, false, true, false]),
-    ("lt", [true, false, false, false]),
-    ("le", [true, true, false, false]),
-    ("gt", [false, false, true, false]),
-    ("ge", [false, true, true, false]),
-    ("equ", [false, true, false, true]),
-    ("neu", [true, false, true, true]),
-    ("ltu", [true, false, false, true]),
-    ("leu", [true, true, false, true]),
-    ("gtu", [false, false, true, true]),
-    ("geu", [false, true, true, true]),
-    ("num", [true, true, true, false]),
-    ("nan", [false, false, false, true]),
-];
-
-fn holds<F: Format>(table: [bool; 4], a: F, b: F) -> bool {
-    table[a.partial_cmp(&b).map_or(3, |order| (order as i8 + 1) as usize)]
-}
-
-/// `setp` with every comparison, alone and combined with a predicate, and `set`.
-pub(super) fn comparisons<F: Format>() -> Vec<Form<'static>> {
-    let (r, ty) = (F::REGISTER, F::NAME);
-    let mut forms = Vec::new();
-    for &(name, table) in COMPARISONS {
-        let yes = move |a: u64, b: u64| holds(table, F::read(a), F::read(b));
-        forms.push(form(
-            format!("setp.{name}.{ty} %p0, %{r}1, %{r}2;"),
-            move |[a, b, _]| yes(a, b).into(),
-        ));
-        // The second destination gets the opposite, combined in the same way.
-        forms.push(form(
-            format!("setp.{name}.and.{ty} %p5|%p0, %{r}1, %{r}2, !%p1;"),
-            move |[a, b, c]| (!yes(a, b) && c & 1 == 0).into(),
-        ));
-        forms.push(form(
-            format!("setp.{name}.or.{ty} %p0|%p5, %{r}1, %{r}2, %p1;"),
-            move |[a, b, c]| (yes(a, b) || c & 1 == 1).into(),
-        ));
-        forms.push(form(
-            format!("set.{name}.xor.u32.{ty} %r0, %{r}1, %{r}2, %p1;"),
-            move |[a, b, c]| {
-                if yes(a, b) != (c & 1 == 1) { 0xffff_ffff } else { 0 }
-            },
-        ));
-        forms.push(form(
-            format!("set.{name}.f32.{ty} %r0, %{r}1, %{r}2;"),
-            move |[a, b, _]| {
-                if yes(a, b) { 0x3f80_0000 } else { 0 }
-            },
-        ));
-    }
-    forms
-}
-
-#[test]
-fn floats_compare() {
-    let few = || super::grid::random(100_000);
-    check(&comparisons::<Single>(), few);
-    check(&comparisons::<Double>(), few);
-    let flushed = |bits: u64| Single::read(bits).flushed();
-    check(
-        &[
-            form("setp.lt.ftz.f32 %p0, %r1, %r2;", |[a, b, _]| {
-                (flushed(a) < flushed(b)).into()
-            }),
-            form("set.eq.ftz.s32.f32 %r0, %r1, %r2;", |[a, b, _]| {
-                if flushed(a) == flushed(b) { 0xffff_ffff } else { 0 }
-            }),
-            form("testp.finite.f32 %p0, %r1;", |[a, ..]| {
-                f32::from_bits(a as u32).is_finite().into()
-            }),
-            form("testp.infinite.f64 %p0, %d1;", |[a, ..]| {
-                f64::from_bits(a).is_infinite().into()
-            }),
-            form("testp.number.f64 %p0, %d1;", |[a, ..]| {
-                (!f64::from_bits(a).is_nan()).into()
-            }),
-            form("testp.notanumber.f32 %p0, %r1;", |[a, ..]| {
-                f32::from_bits(a as u32).is_nan().into()
-            }),
-            form("testp.normal.f32 %p0, %r1;", |[a, ..]| {
-                f32::from_bits(a as u32).is_normal().into()
-            }),
-            form("testp.subnormal.f64 %p0, %d1;", |[a, ..]| {
-                f64::from_bits(a).is_subnormal().into()
-            }),
-            form("slct.b32.f32 %r0, %r1, %r2, %r3;", |[a, b, c]| {
-                let chosen = if f32::from_bits(c as u32) >= 0.0 { a } else { b };
-                chosen & 0xffff_ffff
-            }),
-            form(
-                "selp.b32 %r0, %r1, %r2, %p1;",
-                |[a, b, c]| if c & 1 == 1 { a } else { b } & 0xffff_ffff,
-            ),
-        ],
-        few,
-    );
+    check(&selections_of_wide(), wide());
 }
 
 type Function = fn(f64) -> f64;
 
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+}
+
+fn bits(x: f32) -> u64 {
+    if x.is_nan() {
+        0x7fff_ffff
+    } else {
+        u64::from(x.to_bits())
+    }
+}
+
 /// Approximate functions lie within the bounds that the ISA states; here within those of a result rounded once.
-#[test]
-fn approximate_functions() {
-    let function = |f: fn(f64) -> f64, flush: bool| {
-        move |[a, ..]: [u64; 3]| {
+fn approximations() -> Vec<Form<'static>> {
+    let both = |name: &str, f: Function| {
+        let texts = [".approx", ".approx.ftz"].map(|how| format!("{name}{how}.f32 %r0, %r1;"));
+        forms(texts.to_vec(), move |[a, ..]| {
             let x = f32::from_bits(a as u32);
-            let x = if flush && x.is_subnormal() {
-                0.0_f32.copysign(x)
+            let plain = f(x.into()) as f32;
+            let from_flushed = if x.is_subnormal() {
+                f(flushed(x).into()) as f32
             } else {
-                x
+                plain
             };
-            let y = f(f64::from(x)) as f32;
-            let y = if flush && y.is_subnormal() {
-                0.0_f32.copysign(y)
-            } else {
-                y
-            };
-            if y.is_nan() {
-                0x7fff_ffff
-            } else {
-                u64::from(y.to_bits())
-            }
+            [bits(plain), bits(flushed(from_flushed))]
+        })
+    };
+    // Of F64 only the upper half.
+    let upper = |y: f64| {
+        let upper = f64::from_bits(y.to_bits() >> 32 << 32);
+        match upper {
+            _ if y.is_nan() => 0x7fff_ffff_0000_0000,
+            _ if upper.is_subnormal() => 0.0_f64.copysign(upper).to_bits(),
+            _ => upper.to_bits(),
         }
     };
-    let mut forms = Vec::new();
+    let zero = |a: u64| {
+        let x = f64::from_bits(a);
+        if x.is_subnormal() { 0.0_f64.copysign(x) } else { x }
+    };
     let functions: [(&str, Function); 7] = [
         ("ex2", f64::exp2),
         ("lg2", f64::log2),
@@ -320,24 +267,61 @@ fn approximate_functions() {
         ("sin", f64::sin),
         ("cos", f64::cos),
     ];
-    for (name, f) in functions {
-        forms.push(form(format!("{name}.approx.f32 %r0, %r1;"), function(f, false)));
-        forms.push(form(format!("{name}.approx.ftz.f32 %r0, %r1;"), function(f, true)));
-    }
-    forms.push(form("tanh.approx.f32 %r0, %r1;", function(f64::tanh, false)));
-    forms.push(form("rcp.approx.ftz.f64 %d0, %d1;", |[a, ..]| {
-        let x = f64::from_bits(a);
-        let y = if x.is_subnormal() { 0.0_f64.copysign(x) } else { x }.recip();
-        if y.is_nan() {
-            return 0x7fff_ffff_0000_0000;
-        }
-        let upper = f64::from_bits(y.to_bits() >> 32 << 32);
-        if upper.is_subnormal() {
-            0.0_f64.copysign(upper)
-        } else {
-            upper
-        }
-        .to_bits()
+    let mut all: Vec<Form<'static>> = functions.map(|(name, f)| both(name, f)).into();
+    all.push(form("tanh.approx.f32 %r0, %r1;", |[a, ..]| {
+        bits(f64::from(f32::from_bits(a as u32)).tanh() as f32)
     }));
-    check(&forms, || super::grid::random(200_000));
+    all.push(form("rcp.approx.ftz.f64 %d0, %d1;", move |[a, ..]| {
+        upper(zero(a).recip())
+    }));
+    all.push(form("rsqrt.approx.ftz.f64 %d0, %d1;", move |[a, ..]| {
+        upper(zero(a).sqrt().recip())
+    }));
+    all.push(form("rsqrt.approx.f64 %d0, %d1;", |[a, ..]| {
+        Double::read(f64::from_bits(a).sqrt().recip().to_bits()).bits()
+    }));
+    all.push(quotients());
+    all
+}
+
+/// Quotients that need not be rounded correctly. One by a very large number is zero, as its reciprocal is too small, unless `.full`
+/// takes care of that.
+fn quotients() -> Form<'static> {
+    let texts = ["approx", "approx.ftz", "full", "full.ftz"].map(|how| format!("div.{how}.f32 %r0, %r1, %r2;"));
+    forms(texts.to_vec(), |[a, b, _]| {
+        let [a, b] = [a, b].map(|value| f32::from_bits(value as u32));
+        let small = |a: f32, b: f32| {
+            if b.is_finite() && b.abs() > 2f32.powi(126) {
+                if a.is_finite() {
+                    0.0_f32.copysign(a) * b.signum()
+                } else {
+                    f32::NAN
+                }
+            } else {
+                a / b
+            }
+        };
+        let (c, d) = (flushed(a), flushed(b));
+        [
+            bits(small(a, b)),
+            bits(flushed(small(c, d))),
+            bits(a / b),
+            bits(flushed(c / d)),
+        ]
+    })
+}
+
+#[test]
+fn approximate_functions() {
+    check(&approximations(), wide());
+}
+
+/// All of these.
+pub(super) fn all() -> Vec<Form<'static>> {
+    let f32 = (0..4).flat_map(arithmetic_of_f32);
+    f32.chain(arithmetic_of_f64())
+        .chain(signs())
+        .chain(selections_of_wide())
+        .chain(approximations())
+        .collect()
 }

@@ -3,8 +3,9 @@
 use rustc_apfloat::ieee::{BFloat, Double, Half};
 use rustc_apfloat::{Float, Round};
 
-use super::floats::{comparisons, selections};
-use super::grid::{Form, all16, check, few_pairs16, form, pairs16, random};
+use super::comparisons;
+use super::floats::selections;
+use super::grid::{Form, all16, check, few_pairs16, form, pairs16, wide};
 use super::reference::Format;
 
 const NEAR: Round = Round::NearestTiesToEven;
@@ -54,7 +55,7 @@ fn sums_and_products_of_halves() {
             a.flushed().mul_r(b.flushed(), NEAR).value.flushed().saturated()
         })
     }));
-    check(&forms, pairs16);
+    check(&forms, &pairs16());
 }
 
 fn fused<F: Format>() -> Vec<Form<'static>> {
@@ -77,8 +78,11 @@ fn fused<F: Format>() -> Vec<Form<'static>> {
 }
 
 /// The values in both halves of random inputs meet each other more often here.
-fn triples() -> Box<dyn Iterator<Item = [u64; 3]>> {
-    Box::new(random(400_000).map(|[a, b, c]| [a ^ a >> 32, b ^ b >> 32, c ^ c >> 32]))
+fn triples() -> Vec<[u64; 3]> {
+    wide()
+        .iter()
+        .map(|&[a, b, c]| [a ^ a >> 32, b ^ b >> 32, c ^ c >> 32])
+        .collect()
 }
 
 #[test]
@@ -89,10 +93,12 @@ fn fused_products_of_halves() {
         let [a, b, c] = inputs.map(|bits| Half::read(bits).flushed());
         a.mul_add_r(b, c, NEAR).value.flushed().saturated().bits()
     }));
-    check(&forms, triples);
-    check(&forms, || {
-        Box::new(pairs16().map(|[a, b, c]| [a, b, c.rotate_left(7) ^ a]))
-    });
+    check(&forms, &triples());
+    let others: Vec<[u64; 3]> = pairs16()
+        .iter()
+        .map(|&[a, b, c]| [a, b, c.rotate_left(7) ^ a])
+        .collect();
+    check(&forms, &others);
 }
 
 #[test]
@@ -107,10 +113,10 @@ fn signs_and_choices_of_halves() {
             form("neg.bf16x2 %r0, %r1;", |[a, ..]| (a ^ 0x8000_8000) & 0xffff_ffff),
             form("abs.f16x2 %r0, %r1;", |[a, ..]| a & 0x7fff_7fff),
         ],
-        all16,
+        &all16(),
     );
-    check(&selections::<Half>(true), few_pairs16);
-    check(&selections::<BFloat>(false), few_pairs16);
+    check(&selections::<Half>(), &few_pairs16());
+    check(&selections::<BFloat>(), &few_pairs16());
     let least = |[a, b]: [Half; 2]| {
         if a.is_nan() || b.is_nan() {
             Half::DEFAULT_NAN
@@ -123,14 +129,13 @@ fn signs_and_choices_of_halves() {
             let part = |shift: u32| least([a, b].map(|bits| Half::read(bits >> shift)));
             part(16) << 16 | part(0)
         })],
-        pairs16,
+        &pairs16(),
     );
 }
 
 #[test]
 fn halves_compare() {
-    check(&comparisons::<Half>(), few_pairs16);
-    check(&comparisons::<BFloat>(), few_pairs16);
+    check(&comparisons::of_halves(), &few_pairs16());
     let less = |a: u64, b: u64, shift: u32| Half::read(a >> shift) < Half::read(b >> shift);
     let equal = |a: u64, b: u64, shift: u32| BFloat::read(a >> shift) == BFloat::read(b >> shift);
     check(
@@ -168,7 +173,7 @@ fn halves_compare() {
                 if a & 0xffff < b & 0xffff { 0x3f80 } else { 0 }
             }),
         ],
-        pairs16,
+        &pairs16(),
     );
 }
 
@@ -209,6 +214,6 @@ fn approximate_functions_of_halves() {
                 tanh(a >> 16) << 16 | tanh(a)
             }),
         ],
-        all16,
+        &all16(),
     );
 }

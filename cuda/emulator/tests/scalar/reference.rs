@@ -12,7 +12,7 @@ pub(super) const ROUNDINGS: [(&str, Round); 4] = [
 ];
 
 /// A format: how PTX spells it, and the NaN that arithmetic delivers.
-pub(super) trait Format: Float {
+pub(super) trait Format: Float + 'static {
     const NAME: &'static str;
     /// The register that holds a value: its prefix in the test kernels.
     const REGISTER: &'static str;

@@ -1,8 +1,12 @@
 //! `mma.sync` in every type and shape: fragments as the ISA lays them out, sums exact where they fit, cut off where they do not.
 
+#[path = "../support/mod.rs"]
 mod support;
 
+mod places;
+
 use half::{bf16, f16};
+use places::{place_in_a, place_in_b, place_in_c, width};
 use ptx_emulator::num::{Element, Format, Int, Product, Sum, mma_m16n8k16_bf16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -127,32 +131,6 @@ const FORMS: &[Form] = &[
 fn name((rows, depth, a, b, sum): Form, satfinite: bool) -> String {
     let satfinite = if satfinite { ".satfinite" } else { "" };
     format!("mma.sync.aligned.m{rows}n8k{depth}.row.col{satfinite}.{sum}.{a}.{b}.{sum}")
-}
-
-/// A register: 32 bits, or 64 of F64.
-fn width(bits: usize) -> usize {
-    bits.max(32)
-}
-
-/// Where element `i` of a lane is in A, row and column: the tables of the ISA's fragments. All of them are one pattern, in which
-/// a register holds as many neighbours of a row as fit, registers first go eight rows down, then four registers to the right.
-fn place_in_a(rows: usize, bits: usize, lane: usize, i: usize) -> (usize, usize) {
-    let per = width(bits) / bits;
-    let (register, part) = (i / per, i % per);
-    let below = register % (rows / 8);
-    (
-        lane / 4 + 8 * below,
-        lane % 4 * per + part + register / (rows / 8) * 4 * per,
-    )
-}
-
-fn place_in_b(bits: usize, lane: usize, i: usize) -> (usize, usize) {
-    let per = width(bits) / bits;
-    (lane % 4 * per + i % per + i / per * 4 * per, lane / 4)
-}
-
-fn place_in_c(lane: usize, i: usize) -> (usize, usize) {
-    (lane / 4 + 8 * (i / 2), lane % 4 * 2 + i % 2)
 }
 
 /// A fragment's registers, lane by lane, each as 64 bits.
