@@ -226,6 +226,7 @@ fn run(ptx: &str) -> Result<(), String> {
             idle_instructions: 20_000,
             total_instructions: 100_000,
         },
+        ..Options::default()
     };
     let outcome = ptx_emulator::launch(&module, &memory, &launch, &options);
     outcome.map(drop).map_err(|err| err.to_string())

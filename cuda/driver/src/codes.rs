@@ -104,7 +104,7 @@ codes! {
     717 c"CUDA_ERROR_INVALID_ADDRESS_SPACE" c"operation not supported on global/shared address space" cust;
     718 c"CUDA_ERROR_INVALID_PC" c"invalid program counter" cust;
     719 c"CUDA_ERROR_LAUNCH_FAILED" c"unspecified launch failure" cust as LAUNCH_FAILED;
-    720 c"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" c"too many blocks in cooperative launch" cust;
+    720 c"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" c"too many blocks in cooperative launch" cust as COOPERATIVE_LAUNCH_TOO_LARGE;
     721 c"CUDA_ERROR_TENSOR_MEMORY_LEAK" c"tensor memory not completely freed" newer;
     800 c"CUDA_ERROR_NOT_PERMITTED" c"operation not permitted" cust as NOT_PERMITTED;
     801 c"CUDA_ERROR_NOT_SUPPORTED" c"operation not supported" cust as NOT_SUPPORTED;

@@ -114,6 +114,19 @@ fn functions_are_found_by_name_and_version() {
         ("cuGraphExecUpdate", 11040, cuGraphExecUpdate as *const ()),
         ("cuGraphExecUpdate", 12000, cuGraphExecUpdate_v2 as *const ()),
         ("cuGraphLaunch", 13000, cuGraphLaunch as *const ()),
+        ("cuEventElapsedTime", 11040, cuEventElapsedTime as *const ()),
+        ("cuEventElapsedTime", 12070, cuEventElapsedTime as *const ()),
+        ("cuEventElapsedTime", 12080, cuEventElapsedTime_v2 as *const ()),
+        ("cuStreamWaitValue32", 11060, cuStreamWaitValue32 as *const ()),
+        ("cuStreamWaitValue32", 11070, cuStreamWaitValue32_v2 as *const ()),
+        (
+            "cuMemBatchDecompressAsync",
+            12060,
+            cuMemBatchDecompressAsync as *const (),
+        ),
+        ("cuGreenCtxGetId", 12090, cuGreenCtxGetId as *const ()),
+        ("cuTexRefSetAddress2D", 13000, cuTexRefSetAddress2D_v3 as *const ()),
+        ("cuCheckpointProcessLock", 12080, cuCheckpointProcessLock as *const ()),
         ("cuTexObjectCreate", 13000, cuTexObjectCreate as *const ()),
     ] {
         assert_eq!(
@@ -147,6 +160,7 @@ fn functions_are_found_by_name_and_version() {
         (c"cuMemcpyHtoD", 2, cuMemcpyHtoD_v2_ptds as *const ()),
         (c"cuStreamQuery", 2, cuStreamQuery_ptsz as *const ()),
         (c"cuInit", 2, cuInit as *const ()),
+        (c"cuGetProcAddress", 2, cuGetProcAddress_v2_ptsz as *const ()),
     ] {
         assert_eq!(
             with_flags(name, flags),
@@ -155,6 +169,13 @@ fn functions_are_found_by_name_and_version() {
         );
     }
     assert_eq!(with_flags(c"cuInit", 3), (INVALID_VALUE, 0));
+    // Programs that are compiled for a default stream per thread look up by these.
+    for (flags, expected) in [(0, cuStreamQuery_ptsz as *const ()), (1, cuStreamQuery as *const ())] {
+        let (mut old, mut new, name) = (null_mut(), null_mut(), c"cuStreamQuery".as_ptr());
+        ok!(cuGetProcAddress_ptsz(name, &mut old, 11040, flags));
+        ok!(cuGetProcAddress_v2_ptsz(name, &mut new, 13000, flags, &mut 9));
+        assert_eq!((old.addr(), new.addr()), (expected.addr(), expected.addr()), "{flags}");
+    }
 
     let mut address = null_mut();
     ok!(cuGetProcAddress(c"cuMemFree".as_ptr(), &mut address, 11040, 0));

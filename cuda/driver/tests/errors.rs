@@ -84,7 +84,7 @@ answers! { TO_ZEROS;
     713:
         cuMemHostUnregister;
     900:
-        cuStreamBeginCapture_v2;
+        cuStreamBeginCapture_v2 cuStreamBeginCapture;
 }
 
 answers! { TO_NOBODY;
@@ -241,6 +241,7 @@ fn every_function_has_an_error_that_is_tested() {
             }
             // A null stream that is the thread's own can be captured, and has then to be given back.
             (None, Some(_)) if name == "cuStreamBeginCapture_v2_ptsz" => (call_with(address, &[0, 9]), INVALID_VALUE),
+            (None, Some(_)) if name == "cuStreamBeginCapture_ptsz" => (call_with(address, &[NOBODY]), INVALID_HANDLE),
             (None, Some(&code)) => (call_with(address, &[]), code),
             // What is not emulated says so, whatever it is given.
             (None, None) => match call_with(address, &[]) {

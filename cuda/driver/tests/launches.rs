@@ -315,7 +315,7 @@ fn attributes_that_are_not_emulated_are_refused() {
         (launch_attribute::IGNORE, 0, SUCCESS),
         (launch_attribute::PRIORITY, -1, SUCCESS),
         (launch_attribute::COOPERATIVE, 0, SUCCESS),
-        (launch_attribute::COOPERATIVE, 1, NOT_SUPPORTED),
+        (launch_attribute::COOPERATIVE, 1, SUCCESS),
         (launch_attribute::PROGRAMMATIC_EVENT, 0, NOT_SUPPORTED),
         (999, 0, INVALID_VALUE),
     ] {

@@ -124,28 +124,73 @@ fn streams_have_numbers_and_attributes() {
     );
 }
 
-#[test]
-fn cooperative_launches_are_of_one_block() {
-    let _context = Context::new();
-    let (kernel, buffer) = (kernel_of(CHAIN, "patient"), upload(&[1_u32]));
+/// Launches `sums` with all blocks there at once; the code.
+fn cooperate(kernel: CUfunction, blocks: u32, buffer: CUdeviceptr) -> u32 {
     let mut parameters = [parameter(&buffer).cast_mut()];
-    let mut launch = |blocks| {
-        let parameters = parameters.as_mut_ptr();
-        code!(cuLaunchCooperativeKernel(
-            kernel,
-            blocks,
-            1,
-            1,
-            1,
-            1,
-            1,
-            0,
-            null_mut(),
-            parameters
-        ))
+    let parameters = parameters.as_mut_ptr();
+    code!(cuLaunchCooperativeKernel(
+        kernel,
+        blocks,
+        1,
+        1,
+        1,
+        1,
+        1,
+        0,
+        null_mut(),
+        parameters
+    ))
+}
+
+#[test]
+fn blocks_of_a_cooperative_launch_wait_for_each_other() {
+    let context = Context::new();
+    let kernel = kernel_of(include_str!("ptx/barrier.ptx"), "sums");
+    let (mut per_sm, buffer) = (0, upload(&[0_u32; 700]));
+    let check = |blocks: u32| {
+        let (n, found) = (blocks as usize, download::<u32>(buffer, 700));
+        let sum = blocks * (blocks + 1) / 2;
+        assert!(found[n..2 * n].iter().all(|&found| found == sum), "{blocks} blocks");
+        assert_eq!(found[2 * n], blocks * sum, "{blocks} blocks");
+        ok!(cuMemsetD8_v2(buffer, 0, 2800));
     };
-    assert_eq!((launch(1), launch(2)), (SUCCESS, NOT_SUPPORTED));
-    assert_eq!(download::<u32>(buffer, 1), [2]);
+    for blocks in [1, 2, 7, 140] {
+        assert_eq!(cooperate(kernel, blocks, buffer), SUCCESS);
+        check(blocks);
+    }
+    for seed in 0..4 {
+        hopper_cuda_driver::emulated::set_seed(Some(seed));
+        assert_eq!(cooperate(kernel, 12, buffer), SUCCESS);
+        check(12);
+    }
+    // As an attribute, and in a graph.
+    let mut attribute = CUlaunchAttribute::programmatic_serialization();
+    attribute.id = launch_attribute::COOPERATIVE;
+    let config = CUlaunchConfig {
+        attrs: &attribute,
+        numAttrs: 1,
+        hStream: stream(),
+        ..config(20, 1)
+    };
+    let graph = capture(config.hStream, || {
+        assert_eq!(launch(&config, kernel, &[parameter(&buffer)]), SUCCESS);
+    });
+    let mut value = CUlaunchAttribute::cluster([0; 3]).value;
+    ok!(cuGraphKernelNodeGetAttribute(nodes(graph)[0], attribute.id, &mut value));
+    // SAFETY: the attribute is a number.
+    assert_eq!(unsafe { value.number }, 1);
+    run(executable(graph), buffer);
+    check(20);
+
+    ok!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut per_sm, kernel, 1, 0));
+    let most = 132 * per_sm as u32;
+    let too_many = cooperate(kernel, most + 1, buffer);
+    assert_eq!(too_many, COOPERATIVE_LAUNCH_TOO_LARGE);
+    assert_eq!(code!(cuCtxSynchronize()), SUCCESS);
+    // Without all blocks at once, there is nowhere to wait.
+    assert_eq!(launch_on(null_mut(), &[], kernel, buffer), SUCCESS);
+    assert_eq!(code!(cuCtxSynchronize()), ILLEGAL_ADDRESS);
+    drop(context);
 }
 
 #[test]

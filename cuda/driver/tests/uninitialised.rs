@@ -24,6 +24,8 @@ fn nothing_serves_before_it_is_started() {
         "cuGetErrorString",
         "cuGetProcAddress",
         "cuGetProcAddress_v2",
+        "cuGetProcAddress_ptsz",
+        "cuGetProcAddress_v2_ptsz",
     ];
     for (name, address) in hopper_cuda_driver::symbols().filter(|(name, _)| !anytime.contains(name)) {
         assert_eq!(call_with(address, &[]), NOT_INITIALIZED, "{name}");

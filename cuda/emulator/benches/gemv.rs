@@ -46,6 +46,7 @@ fn gemv(bencher: Bencher<'_, '_>, seed: Option<u64>) {
     let options = Options {
         seed,
         limits: Limits::default(),
+        ..Options::default()
     };
     bencher.bench_local(|| launch(&module, &memory, &what, &options).expect("the kernel runs"));
 }

@@ -40,6 +40,9 @@ pub struct Options {
     pub seed: Option<u64>,
     /// When to give up.
     pub limits: Limits,
+    /// Where a grid's CTAs wait for each other: an address of 8 zero bytes, which the kernel finds in `%envreg1` (the upper half) and
+    /// `%envreg2`, as CUDA's cooperative groups expect it; 0 for nowhere.
+    pub grid_workspace: u64,
 }
 
 /// When to give up on a launch that does not end.
@@ -103,6 +106,7 @@ pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &O
         block: launch.block,
         cluster: launch.cluster,
         dynamic_shared: launch.dynamic_shared,
+        grid_workspace: options.grid_workspace,
         allocations: &allocations,
         id,
         early: &early,

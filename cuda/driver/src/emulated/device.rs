@@ -133,7 +133,7 @@ const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (92, 0), // stream memory operations, 92 to 94: not emulated
     (93, 0),
     (94, 0),
-    (95, 0), // cooperative launch: not emulated
+    (95, 1), // cooperative launch
     (96, 0),
     (97, SHARED_OPT_IN as c_int),
     (98, 0),  // flushing remote writes: not emulated

@@ -3,6 +3,7 @@
 use super::context::{Context, Work};
 use super::device;
 use super::function::{Function, Settings};
+use super::occupancy;
 use super::state::{STATE, lock};
 use crate::codes::{Answer, Code};
 use crate::types::c_void;
@@ -10,6 +11,8 @@ use ptx_emulator::{Error, FaultKind, Launch, LaunchId, Options};
 use std::sync::atomic::AtomicPtr;
 use std::sync::{Arc, OnceLock};
 
+/// Bytes where the blocks of a cooperative launch wait for each other.
+const GRID_WORKSPACE: u64 = 8;
 /// `extra`: what the next pointer is.
 const EXTRA_END: usize = 0;
 const EXTRA_BUFFER: usize = 1;
@@ -22,6 +25,8 @@ pub(super) struct Shape {
     pub(super) block: [u32; 3],
     pub(super) dynamic_shared: u32,
     pub(super) cluster: Option<[u32; 3]>,
+    /// Whether all blocks must be there at once.
+    pub(super) cooperative: bool,
 }
 
 impl Shape {
@@ -38,7 +43,15 @@ impl Shape {
         if !fits {
             return Err(Code::INVALID_VALUE);
         }
-        self.cluster_for(&settings).ok_or(Code::INVALID_CLUSTER_SIZE)
+        let cluster = self.cluster_for(&settings).ok_or(Code::INVALID_CLUSTER_SIZE)?;
+        let blocks = self
+            .grid
+            .iter()
+            .fold(1, |blocks, &dim| u64::from(dim).saturating_mul(blocks));
+        if self.cooperative && blocks > occupancy::resident(function, threads, self.dynamic_shared) {
+            return Err(Code::COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+        Ok(cluster)
     }
 
     fn cluster_for(&self, settings: &Settings) -> Option<[u32; 3]> {
@@ -136,11 +149,19 @@ impl Kernel {
             params: &self.params,
             overlaps,
         };
+        let workspace = match self.shape.cooperative {
+            true => Some(STATE.memory.allocate(GRID_WORKSPACE).ok_or(Code::OUT_OF_MEMORY)?),
+            false => None,
+        };
         let options = Options {
             seed: work.seed,
+            grid_workspace: workspace.unwrap_or(0),
             ..Options::default()
         };
-        match ptx_emulator::launch(&self.function.module.code, &STATE.memory, &launch, &options) {
+        let outcome = ptx_emulator::launch(&self.function.module.code, &STATE.memory, &launch, &options);
+        // It was allocated above, and kernels free nothing.
+        let _ = workspace.map(|address| STATE.memory.free(address));
+        match outcome {
             Ok(outcome) => {
                 work.counters.add(&outcome.counters);
                 Ok(Some(outcome.id))

@@ -34,6 +34,7 @@ impl Request {
                 block: [config.blockDimX, config.blockDimY, config.blockDimZ],
                 dynamic_shared: config.sharedMemBytes,
                 cluster: None,
+                cooperative: false,
             },
             stream: config.hStream,
             overlaps: false,
@@ -73,9 +74,8 @@ impl Shape {
             | attribute::MEM_SYNC_DOMAIN
             | attribute::PREFERRED_SHARED_MEMORY_CARVEOUT => {}
             // SAFETY: as above.
-            attribute::COOPERATIVE if unsafe { value.number } == 0 => {}
-            attribute::COOPERATIVE
-            | attribute::PROGRAMMATIC_EVENT
+            attribute::COOPERATIVE => self.cooperative = unsafe { value.number } != 0,
+            attribute::PROGRAMMATIC_EVENT
             | attribute::PREFERRED_CLUSTER_DIMENSION
             | attribute::LAUNCH_COMPLETION_EVENT
             | attribute::DEVICE_UPDATABLE_KERNEL_NODE => return Err(Code::NOT_SUPPORTED),
@@ -91,6 +91,9 @@ impl Shape {
         scratch.apply(id, value)?;
         if id == attribute::CLUSTER_DIMENSION {
             value.cluster = self.cluster.unwrap_or_default();
+        }
+        if id == attribute::COOPERATIVE {
+            value.number = c_int::from(self.cooperative);
         }
         Ok(value)
     }
@@ -147,6 +150,7 @@ pub(crate) unsafe fn kernel(
             block: [block_x, block_y, block_z],
             dynamic_shared,
             cluster: None,
+            cooperative: false,
         },
         stream,
         overlaps: false,
@@ -165,7 +169,7 @@ pub(crate) unsafe fn kernel_ex(
     unsafe { submit(&Request::read(config)?, function, parameters, extra) }
 }
 
-/// A grid whose blocks wait for each other needs them all at once, which blocks here are not: one that is a single block or cluster is.
+/// A launch whose blocks are all there at once, and may wait for each other.
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe fn cooperative(
     function: CUfunction,
@@ -179,25 +183,17 @@ pub(crate) unsafe fn cooperative(
     stream: CUstream,
     parameters: *mut *mut c_void,
 ) -> Answer {
-    function::find(function)?;
-    if [grid_x, grid_y, grid_z] != [1; 3] {
-        return Err(Code::NOT_SUPPORTED);
-    }
-    let extra = std::ptr::null_mut();
-    // SAFETY: the caller keeps the same promises.
-    unsafe {
-        kernel(
-            function,
-            1,
-            1,
-            1,
-            block_x,
-            block_y,
-            block_z,
+    let request = Request {
+        shape: Shape {
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
             dynamic_shared,
-            stream,
-            parameters,
-            extra,
-        )
-    }
+            cluster: None,
+            cooperative: true,
+        },
+        stream,
+        overlaps: false,
+    };
+    // SAFETY: the caller keeps the same promises.
+    unsafe { submit(&request, function, parameters, std::ptr::null_mut()) }
 }

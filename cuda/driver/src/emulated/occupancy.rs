@@ -30,6 +30,11 @@ fn per_sm(function: &Function, threads: u32, dynamic: u32) -> u32 {
     .fold(u32::MAX, u32::min)
 }
 
+/// Blocks of a kernel that the device can hold at once.
+pub(super) fn resident(function: &Function, threads: u32, dynamic: u32) -> u64 {
+    u64::from(per_sm(function, threads, dynamic)) * u64::from(SMS)
+}
+
 /// A number of threads as the API passes it.
 fn threads(block_size: c_int) -> Answer<u32> {
     u32::try_from(block_size)

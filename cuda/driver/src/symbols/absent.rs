@@ -22,7 +22,8 @@ words! {
         cuDestroyExternalSemaphore cuGraphicsUnregisterResource cuGreenCtxDestroy cuIpcCloseMemHandle cuLaunch
         cuLogsUnregisterCallback cuMemRelease cuMipmappedArrayDestroy cuTexRefCreate cuTexRefDestroy;
     (a: usize, b: usize):
-        cuArrayCreate_v2 cuArrayGetDescriptor_v2 cuArrayGetSparseProperties cuCtxFromGreenCtx cuCtxGetExecAffinity
+        cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState
+        cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock cuArrayCreate_v2 cuArrayGetDescriptor_v2 cuArrayGetSparseProperties cuCtxFromGreenCtx cuCtxGetExecAffinity
         cuCtxRecordEvent cuCtxWaitEvent cuDeviceUnregisterAsyncNotification cuFlushGPUDirectRDMAWrites
         cuFuncSetSharedSize cuGetExportTable cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams
         cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams
@@ -39,7 +40,7 @@ words! {
     (a: usize, b: usize, c: usize):
         cuArrayGetMemoryRequirements cuArrayGetPlane cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal
         cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxGetDevResource cuDevResourceGenerateDesc
-        cuDeviceGetDevResource cuDeviceGetLuid cuExternalMemoryGetMappedMipmappedArray
+        cuDeviceGetDevResource cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuExternalMemoryGetMappedMipmappedArray
         cuGraphExecBatchMemOpNodeSetParams cuGraphExecExternalSemaphoresSignalNodeSetParams
         cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecNodeSetParams
         cuGraphicsMapResources cuGraphicsMapResources_ptsz cuGraphicsResourceGetMappedPointer_v2
@@ -68,13 +69,15 @@ words! {
     (a: usize, b: usize, c: usize, d: usize, e: usize):
         cuDeviceGetP2PAtomicCapabilities cuGraphAddBatchMemOpNode cuGraphAddExternalSemaphoresSignalNode
         cuGraphAddExternalSemaphoresWaitNode cuGraphAddNode cuGraphConditionalHandleCreate cuMemAddressReserve
-        cuMemBatchDecompressAsync cuMemDiscardBatchAsync cuMemGetHandleForAddressRange cuMemMap cuMemRangeGetAttribute
+        cuMemBatchDecompressAsync cuMemBatchDecompressAsync_ptsz cuMemDiscardBatchAsync
+        cuMemDiscardBatchAsync_ptsz cuMemGetHandleForAddressRange cuMemMap cuMemRangeGetAttribute
         cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_ptsz cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoHAsync_v2
         cuMemcpyAtoHAsync_v2_ptsz cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMulticastBindAddr;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize):
         cuDevSmResourceSplitByCount cuGraphAddNode_v2 cuMemRangeGetAttributes cuMulticastBindMem;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize):
-        cuMemDiscardAndPrefetchBatchAsync cuMemPrefetchBatchAsync cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz;
+        cuMemDiscardAndPrefetchBatchAsync cuMemDiscardAndPrefetchBatchAsync_ptsz cuMemPrefetchBatchAsync
+        cuMemPrefetchBatchAsync_ptsz cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_v2_ptsz;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize):
         cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz;
     (a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize, i: usize, j: usize, k: usize, l: usize, m: usize, n: usize, o: usize, p: usize):

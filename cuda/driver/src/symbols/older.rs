@@ -1,5 +1,5 @@
-//! First names of functions that were given others when their sizes or meanings changed on systems that are gone: programs that look
-//! functions up by name may still use them.
+//! First names of functions that were given others when their sizes or meanings changed: programs that look functions up by name may
+//! still use them.
 
 use crate::table::driver_api;
 use crate::types::*;
@@ -12,6 +12,7 @@ driver_api! { Ours:
     cuCtxPushCurrent(context: CUcontext) => context::push;
     cuCtxPopCurrent(context: *mut CUcontext) => context::pop;
     cuStreamDestroy(stream: CUstream) => stream::destroy;
+    cuStreamBeginCapture / cuStreamBeginCapture_ptsz(stream: CUstream) => capture::begin_for_all;
     cuEventDestroy(event: CUevent) => event::destroy;
     cuMemHostRegister(host: *mut c_void, bytes: usize, flags: c_uint) => host::register;
 }

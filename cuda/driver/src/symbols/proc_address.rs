@@ -69,6 +69,7 @@ const CHANGED: &[(&str, c_int, &str)] = &[
     ("cuMemcpyBatchAsync", 13000, "cuMemcpyBatchAsync_v2"),
     ("cuMemPrefetchAsync", 0, "cuMemPrefetchAsync"),
     ("cuMemPrefetchAsync", 12020, "cuMemPrefetchAsync_v2"),
+    ("cuTexRefSetAddress2D", 0, "cuTexRefSetAddress2D_v3"),
     ("cuStreamGetCtx", 0, "cuStreamGetCtx"),
     ("cuStreamGetCtx", 12050, "cuStreamGetCtx_v2"),
     ("cuStreamGetCaptureInfo", 0, "cuStreamGetCaptureInfo"),
@@ -121,11 +122,13 @@ fn own(name: &str, version: c_int) -> Found {
             None => Found::Later,
         };
     }
-    // Of symbols that differ in nothing but the width of sizes, the newest is meant.
-    match export(&format!("{name}_v2")).or_else(|| export(name)) {
-        Some(symbol) if since(symbol.name) <= version => Found::Symbol(symbol),
-        Some(_) => Found::Later,
-        None => Found::Nothing,
+    // Of symbols that differ in nothing but the width of sizes, or in what they promise, the newest is meant.
+    let known = [export(&format!("{name}_v2")), export(name)];
+    let known: Vec<_> = known.into_iter().flatten().collect();
+    match known.iter().find(|symbol| since(symbol.name) <= version) {
+        Some(symbol) => Found::Symbol(symbol),
+        None if known.is_empty() => Found::Nothing,
+        None => Found::Later,
     }
 }
 
@@ -221,6 +224,37 @@ pub unsafe extern "C" fn cuGetProcAddress(
     })
 }
 
+/// The same for programs that are compiled to have a default stream per thread: where no flag says otherwise, theirs are meant.
+macro_rules! per_thread_default {
+    ($($name:ident($($status:ident: $type:ty)?) = $legacy:ident;)*) => {
+        $(
+            #[doc = concat!("`", stringify!($legacy), "` for a default stream per thread.")]
+            ///
+            /// # Safety
+            ///
+            /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case)]
+            pub unsafe extern "C" fn $name(
+                symbol: *const c_char,
+                function: *mut *mut c_void,
+                version: c_int,
+                flags: u64,
+                $($status: $type,)?
+            ) -> CUresult {
+                let flags = if flags == 0 { PER_THREAD } else { flags };
+                // SAFETY: the caller keeps the same promises.
+                unsafe { $legacy(symbol, function, version, flags, $($status)?) }
+            }
+        )*
+    };
+}
+
+per_thread_default! {
+    cuGetProcAddress_ptsz() = cuGetProcAddress;
+    cuGetProcAddress_v2_ptsz(status: *mut c_uint) = cuGetProcAddress_v2;
+}
+
 /// The symbols of this file.
 pub(crate) static EXPORTS: &[Export] = &[
     Export {
@@ -230,5 +264,13 @@ pub(crate) static EXPORTS: &[Export] = &[
     Export {
         name: "cuGetProcAddress_v2",
         address: cuGetProcAddress_v2 as *const (),
+    },
+    Export {
+        name: "cuGetProcAddress_ptsz",
+        address: cuGetProcAddress_ptsz as *const (),
+    },
+    Export {
+        name: "cuGetProcAddress_v2_ptsz",
+        address: cuGetProcAddress_v2_ptsz as *const (),
     },
 ];

@@ -51,14 +51,18 @@ since! {
         cuLibraryGetKernelCount cuModuleEnumerateFunctions cuModuleGetFunctionCount cuStreamGetGreenCtx;
     12050:
         cuCtxCreate_v4 cuCtxRecordEvent cuCtxWaitEvent cuGreenCtxStreamCreate cuKernelGetLibrary cuStreamGetCtx_v2;
+    12060:
+        cuMemBatchDecompressAsync;
     12080:
-        cuEventElapsedTime_v2 cuMemBatchDecompressAsync cuMemcpy3DBatchAsync cuMemcpyBatchAsync cuStreamGetDevice
+        cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState
+        cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock
+        cuEventElapsedTime_v2 cuMemcpy3DBatchAsync cuMemcpyBatchAsync cuStreamGetDevice
         cuTensorMapEncodeIm2colWide;
     12090:
-        cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback;
+        cuGreenCtxGetId cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback;
     13000:
         cuCtxGetDevice_v2 cuCtxSynchronize_v2 cuDeviceGetHostAtomicCapabilities cuDeviceGetP2PAtomicCapabilities
-        cuGreenCtxGetId cuMemDiscardAndPrefetchBatchAsync cuMemDiscardBatchAsync cuMemGetDefaultMemPool
+        cuMemDiscardAndPrefetchBatchAsync cuMemDiscardBatchAsync cuMemGetDefaultMemPool
         cuMemGetMemPool cuMemPrefetchBatchAsync cuMemSetMemPool cuMemcpy3DBatchAsync_v2 cuMemcpyBatchAsync_v2;
     13020:
         cuFuncGetParamCount cuKernelGetParamCount;

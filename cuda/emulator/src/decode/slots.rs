@@ -157,7 +157,7 @@ fn intervals(scope: &Scope, program: &mut Program) -> Vec<Interval> {
         }
     }
     // Hostile texts could have every register live in every block.
-    let mut budget = 64 * program.code.len() + (1 << 20);
+    let mut budget = 256 * block_at.len() + 4096;
     let (mut kills, mut seen) = (vec![usize::MAX; blocks.len()], vec![usize::MAX; blocks.len()]);
     for (index, interval) in intervals.iter_mut().enumerate() {
         writes[index].iter().for_each(|&block| kills[block] = index);

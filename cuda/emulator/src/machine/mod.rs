@@ -47,6 +47,7 @@ pub(crate) struct Env<'a> {
     pub(crate) block: [u32; 3],
     pub(crate) cluster: [u32; 3],
     pub(crate) dynamic_shared: u32,
+    pub(crate) grid_workspace: u64,
     pub(crate) allocations: &'a [Arc<Allocation>],
     /// The launch's number, which marks what it writes.
     pub(crate) id: u32,
@@ -89,6 +90,11 @@ impl Env<'_> {
     pub(crate) fn clusters(&self) -> u64 {
         let ctas: u64 = self.grid.iter().map(|&n| u64::from(n)).product();
         ctas / self.ctas_per_cluster() as u64
+    }
+
+    /// Whether clusters are there to wait for each other, so that starting them one by one would be slow.
+    pub(crate) fn at_once(&self) -> bool {
+        self.grid_workspace != 0
     }
 
     /// Bytes of a CTA's shared memory.

@@ -53,7 +53,11 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
         Some(seed) => Worker::new(env, &next, &totals).run_seeded(seed),
         None => {
             let workers = env.clusters().min(cores());
-            let share = resident(env).div_ceil(workers as usize);
+            let share = match env.at_once() {
+                // Even where one thread is all there is.
+                true => resident(env),
+                false => resident(env).div_ceil(workers as usize),
+            };
             let work = || Worker::new(env, &next, &totals).run_freely(share);
             // Threads of its own: one of a pool that waited for the others would take up whatever else the pool has to do, perhaps
             // another launch of a caller who holds a lock over this one. Where no more threads are to be had, fewer do.
@@ -179,8 +183,11 @@ impl<'a> Worker<'a> {
     fn run_freely(mut self, most: usize) {
         let mut more = true;
         loop {
-            if more && self.running.len() < most {
+            while more && self.running.len() < most {
                 more = self.admit(0);
+                if !self.env.at_once() {
+                    break;
+                }
             }
             if self.running.is_empty() {
                 return;
@@ -227,7 +234,10 @@ impl<'a> Worker<'a> {
     /// One turn after another of clusters picked at random, all from one seed.
     fn run_seeded(mut self, seed: u64) {
         let mut random = Random::new(seed);
-        let most = 1 + random.below(INTERLEAVED.min(resident(self.env)));
+        let most = match self.env.at_once() {
+            true => resident(self.env),
+            false => 1 + random.below(INTERLEAVED.min(resident(self.env))),
+        };
         let mut more = true;
         // A spin on a cluster that has not started must end too, so each idle turn makes room for one more.
         let mut room = most;

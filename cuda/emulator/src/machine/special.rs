@@ -76,6 +76,8 @@ impl Cluster<'_> {
                 Special::ReservedSmemEnd | Special::ReservedSmemCap => SHARED_BASE,
                 // No launch here is a graph's own.
                 Special::CurrentGraphExec => 0,
+                Special::Envreg1 => (env.grid_workspace >> 32) as u32,
+                Special::Envreg2 => env.grid_workspace as u32,
             };
             u64::from(narrow)
         });

@@ -318,5 +318,6 @@ spelled! {
         ReservedSmemCap = "%reserved_smem_offset_cap",
         ReservedSmem0 = "%reserved_smem_offset_0", ReservedSmem1 = "%reserved_smem_offset_1",
         CurrentGraphExec = "%current_graph_exec",
+        Envreg1 = "%envreg1", Envreg2 = "%envreg2",
     }
 }

@@ -89,6 +89,7 @@ impl<'a> Run<'a> {
         let options = Options {
             seed: self.seed,
             limits: self.limits.clone(),
+            ..Options::default()
         };
         launch(module, memory, &what, &options).map(|outcome| (outcome.id, outcome.counters))
     }

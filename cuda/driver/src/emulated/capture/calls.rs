@@ -59,6 +59,11 @@ pub(crate) unsafe fn begin(stream: CUstream, mode: c_uint) -> Answer {
     start(stream, mode, None)
 }
 
+/// As it was before there were modes.
+pub(crate) unsafe fn begin_for_all(stream: CUstream) -> Answer {
+    start(stream, stream_capture_mode::GLOBAL, None)
+}
+
 pub(crate) unsafe fn begin_to_graph(
     stream: CUstream,
     graph: CUgraph,

@@ -76,6 +76,7 @@ unsafe fn kernel(parameters: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Answer<Part> 
         block: [p.blockDimX, p.blockDimY, p.blockDimZ],
         dynamic_shared: p.sharedMemBytes,
         cluster: None,
+        cooperative: false,
     };
     // SAFETY: the caller keeps the promise.
     let kernel = unsafe { Kernel::new(function, shape, p.kernelParams, p.extra) }?;
