@@ -82,15 +82,15 @@ macro_rules! for_each_gemm {
         $each! {
             gemm_bf16_sm90_w4s6g1n8: Product 1, 4 6 1 8, 2 168;
             gemm_bf16_sm90_w4s4g1n16: Product 1, 4 4 1 16, 2 168;
-            gemm_bf16_sm90_w8s4g1n8: Product 1, 8 4 1 8, 2 112;
-            gemm_bf16_sm90_w8s6g1n16: Product 1, 8 6 1 16, 1 224;
-            gemm_bf16_sm90_w8s4g1n32: Product 1, 8 4 1 32, 1 224;
-            gemm_bf16_sm90_w12s5g1n16: Product 1, 12 5 1 16, 1 144;
-            gemm_bf16_sm90_w16s4g1n16: Product 1, 16 4 1 16, 1 112;
-            gemm_bf16_sm90_w8s6g1n16h2: Product 1, 8 6 1 16 2, 1 224;
-            gemm_bf16_sm90_w8s4g1n32h2: Product 1, 8 4 1 32 2, 1 224;
+            gemm_bf16_sm90_w8s4g1n8: Product 1, 8 4 1 8, 2 96;
+            gemm_bf16_sm90_w8s6g1n16: Product 1, 8 6 1 16, 1 168;
+            gemm_bf16_sm90_w8s4g1n32: Product 1, 8 4 1 32, 1 168;
+            gemm_bf16_sm90_w12s5g1n16: Product 1, 12 5 1 16, 1 128;
+            gemm_bf16_sm90_w16s4g1n16: Product 1, 16 4 1 16, 1 96;
+            gemm_bf16_sm90_w8s6g1n16h2: Product 1, 8 6 1 16 2, 1 168;
+            gemm_bf16_sm90_w8s4g1n32h2: Product 1, 8 4 1 32 2, 1 168;
             route_bf16_sm90_w4s6g1n8: Route 1, 4 6 1 8, 2 168;
-            route_bf16_sm90_w4s4g1n16: Route 1, 4 4 1 16, 2 200;
+            route_bf16_sm90_w4s4g1n16: Route 1, 4 4 1 16, 2 168;
             route_bf16x2_sm90_w4s4g1n8: Route 2, 4 4 1 8, 2 168;
             route_bf16x2_sm90_w4s4g1n16: Route 2, 4 4 1 16, 1 248;
             route_bf16x3_sm90_w4s3g1n8: Route 3, 4 3 1 8, 2 168;
