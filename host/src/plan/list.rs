@@ -60,7 +60,8 @@ impl Candidate {
     }
 }
 
-/// All compiled instances for a request: what is taken first, then what could be by its cost, then what is rejected. `to_string` shows it.
+/// All compiled instances for a request: what is taken first, then what could be by its cost, then what is rejected. `to_string` shows it, and
+/// only counts the kernels that are for something else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct List {
     /// The request.
@@ -116,6 +117,9 @@ impl List {
     }
 }
 
+/// Why kernels are rejected that are only counted where people read a list.
+const OTHERS: [Reason; 2] = [Reason::Format, Reason::Op];
+
 impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = &self.device;
@@ -131,7 +135,8 @@ impl fmt::Display for List {
             return writeln!(f, "  no tokens, so no launch");
         }
         writeln!(f, "  {:>9}  {:<8}  instance", "µs", "by")?;
-        for candidate in &self.candidates {
+        let is_other = |candidate: &&Candidate| candidate.reason().is_some_and(|reason| OTHERS.contains(&reason));
+        for candidate in self.candidates.iter().filter(|candidate| !is_other(candidate)) {
             let mark = if candidate.chosen { '*' } else { ' ' };
             let us = candidate.us().map_or("-".to_owned(), |us| format!("{us:.2}"));
             write!(f, "{mark} {us:>9}  {:<8}  ", candidate.source())?;
@@ -140,10 +145,31 @@ impl fmt::Display for List {
                 (None, None) => writeln!(f, "{}", candidate.kernel)?,
                 (None, Some(row)) => writeln!(
                     f,
-                    "{} ({} on {}, {}, for {} tokens)",
-                    candidate.kernel, row.source, row.gpu, row.date, row.m
+                    "{} ({} on {}, {}, for {} tokens{})",
+                    candidate.kernel,
+                    row.source,
+                    row.gpu,
+                    row.date,
+                    row.m,
+                    if row.us.is_some() { "" } else { "; not timed" }
                 )?,
             }
+        }
+        for reason in OTHERS {
+            let others = self
+                .candidates
+                .iter()
+                .filter(|candidate| candidate.reason() == Some(reason));
+            writeln!(
+                f,
+                "  {:>9}  {:<8}  each of {} others: {reason}",
+                "-",
+                "rejected",
+                others.count()
+            )?;
+        }
+        if self.chosen().is_none() {
+            writeln!(f, "  no kernel serves it")?;
         }
         Ok(())
     }

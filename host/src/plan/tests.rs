@@ -49,9 +49,11 @@ fn every_muse_case_for_few_tokens_is_measured() {
         for format in [Format::Bf16, Format::Window12] {
             let request = Request::new(Op::Project, format, case.shape, case.m);
             let few = case.m <= FEW_TOKENS;
+            // 2304 rows at 32 tokens are left to the model, which has a product with fewer bytes of x than any GEMV.
+            let rows = few && (case.shape.n(), case.m) != (2304, 32);
             assert_eq!(
                 measured::rows(&request).any(|row| row.m >= case.m),
-                few,
+                rows,
                 "{case:?} {format:?}"
             );
         }
@@ -60,9 +62,9 @@ fn every_muse_case_for_few_tokens_is_measured() {
 
 #[test]
 fn tokens_between_measured_rows_take_the_next_row() {
-    let of = |m| name(&request(2304, 8192, m).x(2, 8192).row_major(false));
+    let of = |m| name(&request(8192, 1024, m).x(2, 1024).row_major(false));
     assert!(of(5) == of(8) && of(9) == of(16) && of(33) == of(32));
-    let of = |m| name(&request(2304, 8192, m));
+    let of = |m| name(&request(8192, 1024, m));
     assert_eq!((of(5), of(9), of(17)), (of(8), of(16), of(32)));
 }
 
@@ -311,7 +313,13 @@ fn lists_give_every_instance_a_cost_or_a_reason() {
     let instances = gemvs().count() + routes().count() + gemms().count();
     assert_eq!(list.candidates.len(), instances);
     let text = list.to_string();
-    assert_eq!(text.lines().count(), instances + 3, "{text}");
+    let is_other = |reason| matches!(reason, Some(Reason::Format | Reason::Op));
+    let others = list
+        .candidates
+        .iter()
+        .filter(|candidate| is_other(candidate.reason()))
+        .count();
+    assert_eq!(text.lines().count(), instances - others + 3 + 2, "{text}");
     for (start, reason) in [
         ("gemv_window12_", Reason::Walks),
         ("gemv_bf16_", Reason::Format),
@@ -372,6 +380,19 @@ fn any_device() -> impl Strategy<Value = Device> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// By no kernel more tokens cost less.
+    #[test]
+    fn more_tokens_cost_no_less(request in any_request(ALL), more in 1usize..300, device in any_device(), at in any::<prop::sample::Index>()) {
+        let all = kernels(&request, &device);
+        let kernel = at.get(&all);
+        let cost = |request: &Request| match kernel {
+            Kernel::Gemv(instance) => gemv::cost(instance, request, &device),
+            Kernel::Gemm(division) => gemm::cost(division, request, &device),
+        };
+        let (few, many) = (cost(&request), cost(&Request { m: request.m + more, ..request }));
+        prop_assert!(few <= many * (1.0 + 1e-12), "{}: {} µs for {} tokens, {} µs for {} more", kernel, few, request.m, many, more);
+    }
 
     /// No shape is refused, and what is launched is within the limits of a Hopper GPU and covers the result.
     #[test]

@@ -46,17 +46,17 @@ impl Traffic {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
         let at_a_time = (multiprocessors.saturating_mul(self.min_ctas) / self.row_ctas.max(1)).max(1);
-        let passes = if self.weights > device.l2_bytes as f64 {
-            self.token_tiles.div_ceil(at_a_time)
-        } else {
-            1
-        };
+        let held = self.weights <= device.l2_bytes as f64;
+        let passes = if held { 1 } else { self.token_tiles.div_ceil(at_a_time) };
         let from_memory = passes as f64 * self.weights / (multiprocessors as f64 * device.stream);
 
         let ctas = self.on_busiest(device);
+        // Those of the first tiles of tokens, all that run at a time; later ones find in L2 what it holds.
+        let first = self.row_ctas.div_ceil(multiprocessors).max(self.min_ctas);
+        let waiting = if held { ctas.min(first) } else { ctas };
         let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
         let weights = ctas as f64 * self.cta_weights;
-        let answered = weights * passes as f64 / self.token_tiles as f64 / (device.stream * in_flight).min(device.l2);
+        let answered = waiting as f64 * self.cta_weights / (device.stream * in_flight).min(device.l2);
         let x = ctas as f64 * self.cta_x;
         let through_l2 = (weights + x / self.sharing as f64) / (device.l2 * in_flight.min(1.0));
         let taken_in = (weights + x) / device.port;
