@@ -81,13 +81,17 @@ impl PartFile {
         name.push(format!(".{}.part", std::process::id()));
         let part = place.with_file_name(name);
         let file = File::create(&part).map_err(failed)?;
-        Ok(PartFile {
+        // Whoever could not read the old file cannot read the new one.
+        let kept = regular(&place).map_or(Ok(()), |old| file.set_permissions(old.permissions()));
+        let created = PartFile {
             part,
             target: target.to_owned(),
             place,
             file: Some(file),
             committed: false,
-        })
+        };
+        kept.map_err(failed)?;
+        Ok(created)
     }
 
     /// Writes bytes from position `at` on.
@@ -144,6 +148,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old");
         write_whole(&path, b"old").unwrap();
+        let mut private = path.metadata().unwrap().permissions();
+        private.set_readonly(true);
+        std::fs::set_permissions(&path, private.clone()).unwrap();
         let mut part = PartFile::create(&path).unwrap();
         part.write(0, b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
@@ -153,6 +160,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         write_whole(&path, b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(path.metadata().unwrap().permissions(), private);
     }
 
     #[test]
