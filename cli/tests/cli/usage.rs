@@ -142,6 +142,15 @@ fn an_unknown_driver_in_the_environment_is_named() {
 }
 
 #[test]
+fn a_word_that_is_no_seed_in_the_environment_is_named() {
+    let stderr = refusal("HOPPER_PROJ_SEED", "some");
+    assert!(
+        stderr.starts_with("error: HOPPER_PROJ_SEED is `some`") && stderr.trim_end().lines().count() == 1,
+        "{stderr}"
+    );
+}
+
+#[test]
 fn a_variable_that_asks_for_explanations_in_other_words_is_an_error() {
     let stderr = refusal("HOPPER_PROJ_EXPLAIN", "yes");
     assert!(
