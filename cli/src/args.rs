@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Route(Route),
     /// Write a checkpoint with its BF16 matrices at 12 bits per weight, losing nothing
     Pack(Pack),
-    /// Restore a packed checkpoint, bit for bit
+    /// Restore a packed checkpoint: every tensor's bits and the header's metadata, but not the layout of the file
     Unpack(Unpack),
     /// Say how the weights of a checkpoint are stored, or what packing them would give
     Inspect(Inspect),
@@ -139,10 +139,11 @@ pub(crate) struct Project {
     pub(crate) device: DeviceArgs,
     #[command(flatten)]
     pub(crate) operands: Operands,
-    /// Where to write `y`, BF16 `[m, N]`
+    /// Where to write `y`, BF16 `[m, N]`. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// The form in which the weights are kept on the device
+    /// The form in which the weights are kept on the device. Beyond 32 tokens, weights that stay BF16 are kept row-major as well, which is
+    /// what `info --plan N,K,M --row-major` shows
     #[arg(long, value_enum, default_value_t = Format::Auto)]
     pub(crate) format: Format,
     /// Round F16 or F32 weights to this type
@@ -168,7 +169,8 @@ pub(crate) struct Route {
     /// The gate: {"score": "softmax"|"sigmoid"|"sqrt_softplus"|"identity", "top_k": N} and more, see docs/router.md
     #[arg(long, value_name = "FILE.json")]
     pub(crate) config: PathBuf,
-    /// Where to write `topk_ids`, I32 `[m, top_k]`, `topk_weights`, F32 `[m, top_k]`, and, if the gate asks for them, `logits`, F32 `[m, experts]`
+    /// Where to write `topk_ids`, I32 `[m, top_k]`, `topk_weights`, F32 `[m, top_k]`, and, if the gate asks for them, `logits`, F32 `[m, experts]`.
+    /// An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// What to compute with: the weights' own type, which is the default. No other is ever used
@@ -212,7 +214,7 @@ pub(crate) struct Pack {
     /// A safetensors file; or the index of a sharded checkpoint, or the folder that has it
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// The file to write; for a sharded checkpoint, a folder
+    /// The file to write; for a sharded checkpoint, a folder. Existing files are overwritten, unless they are inputs
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Which matrices to pack: those that it pays for, none (to cast only), or all
@@ -248,7 +250,7 @@ pub(crate) struct Unpack {
     /// What `pack` has written: a file; or the index of a sharded checkpoint, or the folder that has it
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// The file to write; for a sharded checkpoint, a folder
+    /// The file to write; for a sharded checkpoint, a folder. Existing files are overwritten, unless they are inputs
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
 }
@@ -261,7 +263,7 @@ pub(crate) struct Inspect {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw how often each exponent occurs, matrix by matrix
+    /// Draw how often each exponent occurs, matrix by matrix. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -289,10 +291,10 @@ pub(crate) struct Bench {
     /// by the one before
     #[arg(long, value_enum, default_value_t = Mode::Pdl)]
     pub(crate) mode: Mode,
-    /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`
+    /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Draw the times beside the floors
+    /// Draw the times beside the floors. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Draw the times of others too: rows `what,layer,m,bytes,us`
@@ -301,7 +303,8 @@ pub(crate) struct Bench {
     /// Measure nothing: draw the rows of an earlier run
     #[arg(long, value_name = "FILE.csv", requires = "plot", conflicts_with_all = ["csv", "json", "record"])]
     pub(crate) from: Option<PathBuf>,
-    /// Keep the rows, with what was measured where, when and how, as DIR/<gpu>/<date>-<mode>.csv
+    /// Keep the rows, with what was measured where, when and how, as DIR/<gpu>/<date>-<mode>.csv, or under a further
+    /// number where there is such a file
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
     /// Print JSON
@@ -319,7 +322,7 @@ pub(crate) struct Tune {
     /// A projection of N × K weights on M tokens
     #[arg(long, value_name = "N,K,M", value_parser = sizes)]
     pub(crate) shape: Vec<[usize; 3]>,
-    /// Where to write the table
+    /// Where to write the table. An existing file is overwritten, unless it is the one that HOPPER_PROJ_PLAN names
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }

@@ -21,6 +21,19 @@ pub(crate) enum Error {
     #[error("there is no file {given}: pass FILE, or FILE:TENSOR to name a tensor of it", given = given.display())]
     NoFile { given: PathBuf },
 
+    #[error("--config: cannot read {}: {source}", path.display())]
+    Config { path: PathBuf, source: io::Error },
+
+    #[error(
+        "{}: x is {given}; it must be BF16, as a call rounds none: save it with a library that has BF16, such as PyTorch \
+         (`x.to(torch.bfloat16)`) or ml_dtypes with NumPy (`x.astype(ml_dtypes.bfloat16)`)",
+        path.display()
+    )]
+    XDtype { path: PathBuf, given: Dtype },
+
+    #[error("{}: x has one dimension; it must be [m, K]: reshape a single token to [1, K]", path.display())]
+    XVector { path: PathBuf },
+
     #[error("x has {given} columns, but the weights {weights}; x must be [m, {needed}]: {hint}")]
     Columns {
         given: usize,

@@ -131,7 +131,11 @@ fn plan(args: &Info, [n, k, m]: [usize; 3], engine: &Engine) -> Result<()> {
         write!(out, "{list}")?;
     }
     // What nothing serves is an error, once its list has been shown.
-    hopper_proj::plan(&request, engine.kernels().device())?;
+    let planned = hopper_proj::plan(&request, engine.kernels().device());
+    if planned.is_err() && !args.json {
+        writeln!(out, "no kernel serves it")?;
+    }
+    planned?;
     Ok(())
 }
 

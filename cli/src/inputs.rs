@@ -63,14 +63,18 @@ pub(crate) fn file_and_tensor(given: &Path) -> Result<(PathBuf, Option<String>)>
 
 /// Activations, which are BF16: a call rounds none.
 pub(crate) fn activations<'a>(file: &'a Checkpoint, tensor: Option<&str>) -> Result<Matrix<'a>> {
-    let x = file.matrix(tensor)?;
+    let path = || file.path().to_owned();
+    let x = file.matrix(tensor).map_err(|err| {
+        let nothing_else = tensor.is_some() || file.matrix_names().is_empty();
+        if nothing_else && file.vector(tensor).is_ok() {
+            Error::XVector { path: path() }
+        } else {
+            err.into()
+        }
+    })?;
     match x.dtype() {
         Dtype::Bf16 => Ok(x),
-        given => Err(hopper_proj::Error::NotBf16 {
-            what: "x",
-            given: given.to_string(),
-        }
-        .into()),
+        given => Err(Error::XDtype { path: path(), given }),
     }
 }
 

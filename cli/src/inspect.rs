@@ -39,7 +39,10 @@ struct Weights {
 }
 
 pub(crate) fn run(args: &Inspect) -> Result<()> {
-    args.plot.as_deref().map(output::check).transpose()?;
+    if let Some(path) = &args.plot {
+        let files = convert::files(&args.file)?;
+        output::check(path, files.iter().map(|file| &**file))?;
+    }
     let (bar, mut watch) = progress::bytes();
     let tensors = convert::inspect(&args.file, &mut watch)?;
     bar.finish_and_clear();

@@ -1,13 +1,13 @@
 //! `project`: y = x · Wᵀ from files.
 
 use crate::args::{Format, Project};
-use crate::device;
 use crate::error::{Error, Result};
 use crate::inputs::{activations, file_and_tensor};
+use crate::{device, output};
 use hopper_proj::checkpoint::{Checkpoint, write_bf16};
 use hopper_proj::convert::PackFormat;
 use hopper_proj::plan::FEW_TOKENS;
-use hopper_proj::weights::window12::{self, Packed};
+use hopper_proj::weights::window12::{self, Histogram, Packed};
 use hopper_proj::{Engine, Projection, Shape, bf16};
 use std::io::{Write, stdout};
 use std::ops::Range;
@@ -25,11 +25,12 @@ pub(crate) fn run(args: &Project) -> Result<()> {
         }
     };
     let (file, tensor) = file_and_tensor(&args.operands.weights)?;
+    let (x_file, x_tensor) = file_and_tensor(&args.operands.x)?;
+    output::check(&args.out, [&*file, &*x_file])?;
     let weights_file = Checkpoint::open(file)?;
     let weights = Weights::read(&weights_file, tensor.as_deref(), args, format)?;
-    let (file, tensor) = file_and_tensor(&args.operands.x)?;
-    let x_file = Checkpoint::open(file)?;
-    let x = activations(&x_file, tensor.as_deref())?;
+    let x_file = Checkpoint::open(x_file)?;
+    let x = activations(&x_file, x_tensor.as_deref())?;
     let shape = weights.shape();
     if x.cols() != shape.k() {
         return Err(Error::Columns {
@@ -116,13 +117,21 @@ impl Weights {
     }
 
     fn prepare(&self, engine: &Engine, format: PackFormat, m: usize) -> Result<Projection> {
-        Ok(match self {
+        let (values, shape) = match self {
+            Weights::Plain(values, shape) => (values, *shape),
+            Weights::Packed(packed) => return Ok(engine.prepare_packed(packed)?),
+        };
+        let stays = match format {
+            PackFormat::Auto => Histogram::of(values).estimate(shape)?.pays().is_err(),
+            format => format == PackFormat::Bf16,
+        };
+        Ok(if !stays {
+            engine.prepare_packed(&window12::pack(values, shape)?)?
+        } else if m > FEW_TOKENS {
             // Beyond a few tokens, one product is sooner done than walks over packed weights.
-            Weights::Plain(values, shape) if m > FEW_TOKENS && format == PackFormat::Bf16 => {
-                engine.prepare_for_many(values, *shape)?
-            }
-            Weights::Plain(values, shape) => engine.prepare_as(values, *shape, format)?,
-            Weights::Packed(packed) => engine.prepare_packed(packed)?,
+            engine.prepare_for_many(values, shape)?
+        } else {
+            engine.prepare(values, shape)?
         })
     }
 }

@@ -1,16 +1,16 @@
 //! `route`: hidden states to expert ids and weights, from files.
 
 use crate::args::{Route, RouteFormat};
-use crate::device;
 use crate::error::{Error, Result};
 use crate::inputs::{activations, file_and_tensor};
+use crate::{device, output};
 use hopper_proj::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::router::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::{Dtype, Engine, Shape, bf16, device_error};
 use std::borrow::Cow;
 use std::io::{Write, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Tokens of one launch, at most. More of them are several launches.
 const MAX_TOKENS: usize = 4096;
@@ -22,17 +22,22 @@ pub(crate) fn run(args: &Route) -> Result<()> {
             can: "routes with F32 and BF16 weights: leave --format out, or pass f32 or bf16",
         });
     }
-    let config = read_config(&args.config)?;
+    let (config, bias_file) = read_config(&args.config)?;
+    let mask = config.token_mask.as_deref().map(Path::new).map(file_and_tensor);
+    let mask = mask.transpose()?;
     let (file, tensor) = file_and_tensor(&args.operands.weights)?;
+    let (x_file, x_tensor) = file_and_tensor(&args.operands.x)?;
+    let named = bias_file.iter().chain(mask.iter().map(|(file, _)| file));
+    let inputs = [&args.config, &file, &x_file].into_iter().chain(named);
+    output::check(&args.out, inputs.map(|path| &**path))?;
     let weights_file = Checkpoint::open(file)?;
     let matrix = weights_file.matrix(tensor.as_deref())?;
     let weights = Weights::read(&matrix, args.format)?;
     let shape = matrix.shape()?;
     // The whole configuration is checked before anything is computed.
     let gate = config.gate(shape.n())?;
-    let (file, tensor) = file_and_tensor(&args.operands.x)?;
-    let x_file = Checkpoint::open(file)?;
-    let x = activations(&x_file, tensor.as_deref())?;
+    let x_file = Checkpoint::open(x_file)?;
+    let x = activations(&x_file, x_tensor.as_deref())?;
     if x.cols() != shape.k() {
         return Err(Error::Columns {
             given: x.cols(),
@@ -42,11 +47,8 @@ pub(crate) fn run(args: &Route) -> Result<()> {
         });
     }
     let (m, top_k) = (x.rows(), gate.top_k());
-    let mask = config
-        .token_mask
-        .as_deref()
-        .map(|place| read_mask(place, m))
-        .transpose()?;
+    let mask = mask.map(|(file, tensor)| read_mask(file, tensor.as_deref(), m));
+    let mask = mask.transpose()?;
 
     let engine = device::open(args.device)?;
     let mut options = RouterOptions::default().max_tokens(m.clamp(1, MAX_TOKENS));
@@ -117,25 +119,24 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The configuration, with its bias read from where it says.
-fn read_config(path: &Path) -> Result<RouterConfig> {
-    let text = std::fs::read_to_string(path).map_err(|source| hopper_proj::Error::Io {
-        verb: "read",
+/// The configuration, with its bias read from where it says, which file is told too.
+fn read_config(path: &Path) -> Result<(RouterConfig, Option<PathBuf>)> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Config {
         path: path.to_owned(),
         source,
     })?;
     let mut config = RouterConfig::from_json(&text)?;
     if let Some(Bias::Tensor(place)) = &config.bias {
         let (file, tensor) = file_and_tensor(Path::new(place))?;
-        let numbers = Checkpoint::open(file)?.vector(tensor.as_deref())?.to_f32()?;
+        let numbers = Checkpoint::open(&file)?.vector(tensor.as_deref())?.to_f32()?;
         config.bias = Some(Bias::Numbers(numbers));
+        return Ok((config, Some(file)));
     }
-    Ok(config)
+    Ok((config, None))
 }
 
-fn read_mask(place: &str, m: usize) -> Result<Vec<u8>> {
-    let (file, tensor) = file_and_tensor(Path::new(place))?;
-    let mask = Checkpoint::open(file)?.vector(tensor.as_deref())?.to_mask()?;
+fn read_mask(file: PathBuf, tensor: Option<&str>, m: usize) -> Result<Vec<u8>> {
+    let mask = Checkpoint::open(file)?.vector(tensor)?.to_mask()?;
     if mask.len() == m {
         Ok(mask)
     } else {

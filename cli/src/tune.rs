@@ -23,7 +23,7 @@ const OVERLAP: Overlap = Overlap::Programmatic;
 
 pub(crate) fn run(args: &Tune) -> Result<()> {
     let (cases, router_cases) = asked_for(args)?;
-    output::check(&args.out)?;
+    output::check(&args.out, [])?;
     let engine = device::open(args.device)?;
     if engine.device().driver != DriverInUse::Cuda {
         return Err(Error::NoTimes {

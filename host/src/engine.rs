@@ -28,7 +28,8 @@ pub struct EngineOptions {
     /// Which of the driver's devices.
     pub ordinal: u32,
     /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and fault by fault.
-    /// It belongs to the device's context, which the engines of a process share: the last one given counts for all.
+    /// It belongs to the device's context, which the engines of a process share: the last one given counts for all. `None` leaves
+    /// it to the variable `HOPPER_PROJ_SEED`, and without that to chance.
     pub seed: Option<u64>,
     /// PTX to load in place of [`PTX`](crate::raw::PTX): kernels of the same names and parameters.
     pub ptx: Option<&'static str>,

@@ -172,6 +172,19 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// An output in the place of an input.
+    #[error(
+        "the output {} is the same as the input {}, which it would overwrite: choose another name for the output",
+        output.display(),
+        input.display()
+    )]
+    OutputIsInput {
+        /// The output.
+        output: PathBuf,
+        /// The input.
+        input: PathBuf,
+    },
+
     /// A file that is not a safetensors file.
     #[error("{} is not a readable safetensors file: {reason}; it must be a complete file in the safetensors format", path.display())]
     Format {
@@ -314,6 +327,15 @@ pub enum Error {
         line: usize,
         /// What is wrong with it, and what is allowed.
         problem: String,
+    },
+
+    /// A table that a variable of the environment names, and that cannot be used.
+    #[error("{name} names a table of measurements that cannot be used: {fault}; name another, or unset {name}")]
+    VariableTable {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        fault: Box<Error>,
     },
 
     /// A variable of the environment that holds none of its words.

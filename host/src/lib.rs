@@ -19,6 +19,7 @@ mod error;
 mod graph;
 #[cfg(feature = "cuda")]
 mod measuring;
+pub mod output;
 pub mod plan;
 #[cfg(feature = "cuda")]
 mod projection;

@@ -24,11 +24,13 @@ pub(crate) fn run(out: Option<PathBuf>, test: bool) -> Result<()> {
     println!("{out} holds {LOADED} and {LINKED}: a CUDA driver with one emulated sm_90 device.");
     println!("A program finds it before NVIDIA's with");
     println!("  LD_LIBRARY_PATH={out} PROGRAM");
-    println!("and says more with HOPPER_PROJ_FAULTS=stderr (what kernels do wrong, when they do),");
+    println!("and says more with HOPPER_PROJ_FAULTS=stderr (what kernels do wrong, and why code is refused),");
     println!(
         "HOPPER_PROJ_LEAKS=stderr (what was not freed) and HOPPER_PROJ_DRIVER_LOG=stderr (calls that are not emulated);"
     );
-    println!("each also takes the name of a file. cuda/driver/README.md has the rest.");
+    println!(
+        "each also takes the name of a file. HOPPER_PROJ_SEED=N picks the interleaving of a run. cuda/driver/README.md has the rest."
+    );
     Ok(())
 }
 

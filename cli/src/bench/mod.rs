@@ -81,13 +81,14 @@ trait Meter {
 }
 
 pub(crate) fn run(args: &Bench) -> Result<()> {
+    for path in args.csv.iter().chain(&args.plot) {
+        let inputs = args.peers.iter().chain(&args.from);
+        output::check(path, inputs.map(|path| &**path))?;
+    }
     let peers = args.peers.as_deref().map(Recorded::read).transpose()?;
     if let Some(path) = &args.from {
         let recorded = Recorded::read(path)?;
         return draw(args.plot.as_deref(), &recorded, peers.as_ref());
-    }
-    for path in args.csv.iter().chain(&args.plot) {
-        output::check(path)?;
     }
     let suite = Suite::from(args.suite);
     let (cases, router_cases, chain_cases) = match args.mode {
@@ -98,7 +99,8 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
     let timed = engine.device().driver == DriverInUse::Cuda;
     if !timed && (args.plot.is_some() || args.record.is_some()) {
         return Err(Error::NoTimes {
-            what: "what --plot draws and --record keeps is times: `bench --from FILE.csv --plot FILE.svg` draws recorded ones",
+            what: "leave out --plot and --record, whose matter is times, to see counts; `bench --from FILE.csv --plot FILE.svg` draws recorded \
+                   times",
         });
     }
     let meter: Box<dyn Meter> = if timed {

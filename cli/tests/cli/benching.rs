@@ -201,7 +201,10 @@ fn what_cannot_be_drawn_is_an_error() {
         assert!(line.contains(words), "{line}");
     }
     let line = error_line(&["bench", "--suite", "small", "--plot", plot]);
-    assert!(line.contains("need a GPU") && line.contains("--from"), "{line}");
+    assert!(
+        line.contains("need a GPU") && line.contains(": leave out --plot and --record") && line.contains("--from"),
+        "{line}"
+    );
     let records = folder.path().join("record");
     let line = error_line(&["bench", "--suite", "small", "--record", records.to_str().unwrap()]);
     assert!(line.contains("need a GPU"), "{line}");
@@ -286,11 +289,14 @@ fn a_table_of_ones_own_is_followed() {
             file(folder.path(), "bad.csv", &row("gemv_bf16_sm90_w99")),
             "bad.csv, line 2: `gemv_bf16_sm90_w99`",
         ),
-        ("/no/such/table".to_owned(), "/no/such/table"),
+        ("/no/such/table".to_owned(), "cannot read /no/such/table"),
     ] {
         let output = run(&table);
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1));
-        assert!(line.starts_with("error: ") && line.contains(words), "{line}");
+        assert!(
+            line.starts_with("error: HOPPER_PROJ_PLAN names") && line.contains(words),
+            "{line}"
+        );
     }
 }

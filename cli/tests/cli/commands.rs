@@ -115,6 +115,23 @@ fn project_computes_whole_matrices_and_slices() {
     assert_eq!(read(out), (vec![3, 20], expected(0..20, 7..40, 72, 3)));
 }
 
+/// Beyond 32 tokens, BF16 weights are kept row-major too, be it asked for or found to be best.
+#[test]
+fn weights_that_stay_bf16_run_the_same_kernel_however_that_came_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("y").to_str().unwrap().to_owned();
+    let wild = |i: usize| 2f32.powi((i * 37 % 200) as i32 - 100);
+    let w = write(folder.path(), "w", &[Tensor::bf16("w", [48, 128], wild)]);
+    let x = write(folder.path(), "x", &[Tensor::bf16("x", [33, 128], x_value)]);
+    let run = |format: &str| {
+        let text = stdout(&["project", "--weights", &w, "--x", &x, "--out", &out, "--format", format]);
+        (text, std::fs::read(&out).unwrap())
+    };
+    let (auto, bf16) = (run("auto"), run("bf16"));
+    assert!(bf16.0.contains("by gemm_bf16_sm90_"), "{}", bf16.0);
+    assert!(auto == bf16, "{} / {}", auto.0, bf16.0);
+}
+
 #[test]
 fn packed_weights_project_whole_and_in_slices_of_any_bounds() {
     let folder = tempfile::tempdir().unwrap();

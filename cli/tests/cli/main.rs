@@ -3,6 +3,7 @@
 mod benching;
 mod commands;
 mod common;
+mod outputs;
 mod packing;
 mod plans;
 mod routing;

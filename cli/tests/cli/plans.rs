@@ -90,6 +90,7 @@ fn what_is_asked_for_decides() {
             "{args:?}: {one}"
         );
     }
+    assert!(!stdout(&["2304,8192,16"]).contains("no kernel serves it"));
     let refused = ["info", "--plan", "256,8192,8", "--op", "route", "--format", "window12"];
     let output = hopper_proj(&refused).assert().code(1).get_output().clone();
     let (out, err) = (
@@ -97,6 +98,7 @@ fn what_is_asked_for_decides() {
         String::from_utf8(output.stderr).unwrap(),
     );
     assert!(!out.contains("* ") && out.contains("rejected"), "{out}");
+    assert!(out.ends_with("\nno kernel serves it\n"), "{out}");
     assert!(err.contains("no router reads"), "{err}");
     let line = error_line(&["info", "--plan", "4294967296,1,1"]);
     assert!(line.contains("4294967296"), "{line}");

@@ -385,7 +385,7 @@ fn what_cannot_be_routed_is_one_error_line() {
         "--out",
         &out,
     ]);
-    assert!(line.contains("cannot read /no/such"), "{line}");
+    assert!(line.contains("--config: cannot read /no/such"), "{line}");
     std::fs::write(scratch.path().join("binary.json"), [0xff, 0xfe]).unwrap();
     let line = error_line(&[
         "route",

@@ -86,6 +86,31 @@ fn help_and_version_succeed() {
 }
 
 #[test]
+fn help_says_what_is_written_and_kept() {
+    let overwritten = "overwritten, unless";
+    for (command, words) in [
+        ("project", "row-major"),
+        ("project", overwritten),
+        ("route", overwritten),
+        ("pack", overwritten),
+        ("unpack", overwritten),
+        ("unpack", "not the layout of the file"),
+        ("inspect", overwritten),
+        ("bench", overwritten),
+        ("tune", overwritten),
+    ] {
+        let output = hopper_proj(&[command, "--help"])
+            .assert()
+            .success()
+            .get_output()
+            .clone();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(words), "{command}: {text}");
+    }
+}
+
+#[test]
 fn what_is_not_there_yet_says_what_is() {
     let line = error_line(&[
         "project",
@@ -112,6 +137,15 @@ fn an_unknown_driver_in_the_environment_is_named() {
     let stderr = refusal("HOPPER_PROJ_DEVICE", "tpu");
     assert!(
         stderr.contains("tpu") && stderr.contains("HOPPER_PROJ_DEVICE"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_word_that_is_no_seed_in_the_environment_is_named() {
+    let stderr = refusal("HOPPER_PROJ_SEED", "some");
+    assert!(
+        stderr.starts_with("error: HOPPER_PROJ_SEED is `some`") && stderr.trim_end().lines().count() == 1,
         "{stderr}"
     );
 }
@@ -202,6 +236,20 @@ fn bad_files_are_one_error_line() {
     let line = run(&two, &wide, &[]);
     assert!(line.contains("name one"), "{line}");
     let line = run(&format!("{two}:a"), &wide, &[]);
-    assert!(line.contains("x is F32"), "{line}");
+    assert!(
+        line.contains("x is F32; it must be BF16") && line.contains("PyTorch") && line.contains("ml_dtypes"),
+        "{line}"
+    );
+    let flat = Tensor::vector("x", safetensors::Dtype::BF16, 5, vec![0; 10]);
+    let flat = write(folder.path(), "flat.safetensors", &[flat]);
+    for x in [&flat, &format!("{flat}:x")] {
+        let line = run(&format!("{two}:a"), x, &[]);
+        assert!(
+            line.contains("flat.safetensors") && line.contains("reshape a single token to [1, K]"),
+            "{line}"
+        );
+    }
+    let line = run(&format!("{two}:a"), &format!("{flat}:y"), &[]);
+    assert!(line.contains("no tensor `y`"), "{line}");
     assert!(!std::path::Path::new(out).exists());
 }

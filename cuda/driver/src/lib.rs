@@ -17,6 +17,7 @@ pub mod ffi;
 mod codes;
 mod real;
 mod report;
+mod seed;
 mod select;
 mod symbols;
 mod table;
@@ -28,4 +29,5 @@ pub fn symbols() -> impl Iterator<Item = (&'static str, *const ())> {
 }
 
 pub use report::{FAULTS_VARIABLE, LEAKS_VARIABLE, LOG_VARIABLE};
+pub use seed::SEED_VARIABLE;
 pub use select::{Choice, SelectError, Selected, VARIABLE, select, selected, serve_as_library};

@@ -1,14 +1,17 @@
 //! What the emulated driver says on request, each kind where a variable of its own tells: calls that it does not serve, faults as they
-//! happen, and what was not freed in the end.
+//! happen, code that is refused, and what was not freed in the end.
 
+use crate::codes::Code;
+use crate::select::SelectError;
+use crate::table::Served;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, Once, PoisonError};
 
 /// Names calls that are not emulated.
 pub const LOG_VARIABLE: &str = "HOPPER_PROJ_DRIVER_LOG";
-/// Tells the story of every fault when it happens.
+/// Tells the story of every fault when it happens, and why a module's code was refused.
 pub const FAULTS_VARIABLE: &str = "HOPPER_PROJ_FAULTS";
 /// Lists what is still there when the process exits.
 pub const LEAKS_VARIABLE: &str = "HOPPER_PROJ_LEAKS";
@@ -59,9 +62,24 @@ static LOG: LazyLock<Sink> = LazyLock::new(|| Sink::of(LOG_VARIABLE));
 static FAULTS: LazyLock<Sink> = LazyLock::new(|| Sink::of(FAULTS_VARIABLE));
 static LEAKS: LazyLock<Sink> = LazyLock::new(|| Sink::of(LEAKS_VARIABLE));
 
-/// A call was answered with "not supported".
-pub(crate) fn unsupported(name: &CStr) {
-    LOG.tell(|| format!("{} is not supported as it was called", name.to_string_lossy()));
+/// A call was answered with "not supported": as is every call of the function, or as it was called.
+pub(crate) fn unsupported(name: &CStr, served: Served) {
+    let why = match served {
+        Served::Never => "is not served by the emulated driver, however it is called",
+        Served::Here => "is not supported as it was called",
+    };
+    LOG.tell(|| format!("{} {why}", name.to_string_lossy()));
+}
+
+/// A module, a library or what was added to a linker was refused.
+pub(crate) fn refused(code: Code, words: &str) {
+    FAULTS.tell(|| format!("the code was refused ({}): {words}", code.0));
+}
+
+/// No driver serves, and the caller sees nothing but codes. Told once, whether asked for or not.
+pub(crate) fn no_driver(why: &SelectError) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| say(&mut std::io::stderr(), &why.to_string()));
 }
 
 /// A kernel did something wrong.

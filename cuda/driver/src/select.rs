@@ -2,6 +2,8 @@
 
 use crate::codes::Code;
 use crate::real::Real;
+use crate::report;
+use crate::seed::{self, SEED_VARIABLE};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,6 +75,12 @@ pub enum SelectError {
         /// What was given.
         given: String,
     },
+    /// The emulated driver would serve, and the variable for its seed holds no seed.
+    #[error("{SEED_VARIABLE} is `{given}`; it takes a whole number from 0 to {max}, or nothing", max = u64::MAX)]
+    BadSeed {
+        /// What the variable holds.
+        given: String,
+    },
     /// NVIDIA's driver was asked for and cannot serve.
     #[error("no CUDA device can be used: {reason}; install NVIDIA's driver, or choose `emulated` or `auto`")]
     CudaUnavailable {
@@ -95,7 +103,7 @@ impl SelectError {
     /// What a C caller is told.
     pub(crate) fn code(&self) -> Code {
         match self {
-            SelectError::UnknownChoice { .. } => Code::INVALID_VALUE,
+            SelectError::UnknownChoice { .. } | SelectError::BadSeed { .. } => Code::INVALID_VALUE,
             SelectError::CudaUnavailable { .. } | SelectError::AlreadySelected { .. } => Code::NO_DEVICE,
         }
     }
@@ -125,7 +133,6 @@ static IS_LIBRARY: AtomicBool = AtomicBool::new(false);
 /// `libcuda.so.1` that `cargo xtask emulated-driver` builds does when it is loaded.
 pub fn serve_as_library() {
     IS_LIBRARY.store(true, Ordering::Relaxed);
-    DRIVER.get_or_init(|| Driver::Emulated);
 }
 
 /// Whether callers are programs that know nothing of this crate.
@@ -137,7 +144,8 @@ pub(crate) fn is_library() -> bool {
 ///
 /// # Errors
 ///
-/// NVIDIA's driver is asked for and cannot serve, or another driver is in use already.
+/// NVIDIA's driver is asked for and cannot serve, another driver is in use already, or the emulated one would be in use and
+/// [`SEED_VARIABLE`] holds no seed.
 pub fn select(choice: Choice) -> Result<Selected, SelectError> {
     let selected = open(choice)?.selected();
     match (choice, selected) {
@@ -153,7 +161,8 @@ pub fn select(choice: Choice) -> Result<Selected, SelectError> {
 ///
 /// # Errors
 ///
-/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve.
+/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve, or the emulated driver would serve
+/// and [`SEED_VARIABLE`] holds no seed.
 pub fn selected() -> Result<Selected, SelectError> {
     driver().map(Driver::selected)
 }
@@ -162,6 +171,8 @@ pub fn selected() -> Result<Selected, SelectError> {
 pub(crate) fn driver() -> Result<&'static Driver, SelectError> {
     match DRIVER.get() {
         Some(driver) => Ok(driver),
+        // The program has no other way to learn more than a code.
+        None if is_library() => open(Choice::Emulated).inspect_err(report::no_driver),
         None => open(match std::env::var_os(VARIABLE) {
             None => Choice::Auto,
             Some(word) => word.to_string_lossy().parse()?,
@@ -177,9 +188,13 @@ fn open(choice: Choice) -> Result<&'static Driver, SelectError> {
         return Ok(driver);
     }
     let driver = match choice {
+        _ if is_library() => Driver::Emulated,
         Choice::Emulated => Driver::Emulated,
         Choice::Auto => Real::open().map_or(Driver::Emulated, Driver::Cuda),
         Choice::Cuda => Driver::Cuda(Real::open().map_err(|reason| SelectError::CudaUnavailable { reason })?),
     };
+    if let Driver::Emulated = driver {
+        seed::use_environment()?;
+    }
     Ok(DRIVER.get_or_init(|| driver))
 }

@@ -61,6 +61,15 @@ impl NullStream {
     }
 }
 
+/// Whether the emulated driver has a function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// It answers for it, if not for every way of calling it.
+    Here,
+    /// Every call is answered with "not supported".
+    Never,
+}
+
 /// Where a call goes.
 pub(crate) enum Way {
     Cuda(NonNull<c_void>),
@@ -92,7 +101,13 @@ pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
 }
 
 /// What the caller is told: the answer's code, or "unknown" where answering panicked (a panic must not cross into C).
-pub(crate) fn emulate(name: &CStr, callers: Callers, stream: NullStream, answer: impl FnOnce() -> Answer) -> CUresult {
+pub(crate) fn emulate(
+    name: &CStr,
+    callers: Callers,
+    stream: NullStream,
+    served: Served,
+    answer: impl FnOnce() -> Answer,
+) -> CUresult {
     let answer = || {
         if !ANYTIME.contains(&name) {
             context::ready()?;
@@ -102,7 +117,7 @@ pub(crate) fn emulate(name: &CStr, callers: Callers, stream: NullStream, answer:
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(answer));
     let code = number(answer.unwrap_or(Err(Code::UNKNOWN)));
     if code == Code::NOT_SUPPORTED.0 {
-        report::unsupported(name);
+        report::unsupported(name, served);
     }
     told(callers, code)
 }
@@ -149,6 +164,7 @@ macro_rules! driver_api {
             static SLOT: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
             const CALLERS: $crate::table::Callers = $crate::table::Callers::$callers;
             const STREAM: $crate::table::NullStream = $crate::table::NullStream::$stream;
+            const SERVED: $crate::table::Served = driver_api!(@served [$($how)::+]);
             const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
                 concat!(stringify!($name), "\0").as_bytes(),
             ) {
@@ -165,13 +181,15 @@ macro_rules! driver_api {
                     };
                     $crate::table::told(CALLERS, code)
                 }
-                $crate::table::Way::Emulated => $crate::table::emulate(NAME, CALLERS, STREAM, || {
+                $crate::table::Way::Emulated => $crate::table::emulate(NAME, CALLERS, STREAM, SERVED, || {
                     driver_api!(@emulated [$($how)::+] ($($argument),*))
                 }),
                 $crate::table::Way::Refused(code) => $crate::table::told(CALLERS, code.0),
             }
         }
     };
+    (@served [unsupported]) => { $crate::table::Served::Never };
+    (@served [$($how:ident)::+]) => { $crate::table::Served::Here };
     (@emulated [unsupported] ($($argument:ident),*)) => {{
         $(let _ = $argument;)*
         $crate::emulated::unsupported()

@@ -6,8 +6,18 @@ mod common;
 use common::*;
 use hopper_cuda_driver::ffi::*;
 use std::error::Error;
+use std::ffi::CStr;
 use std::process::Command;
 use std::ptr::{null, null_mut};
+
+/// The answer to an input of a kind for a new linker.
+fn add_to_linker(kind: u32, text: &CStr) -> u32 {
+    let none = null_mut::<u32>();
+    let mut link = null_mut();
+    ok!(cuLinkCreate_v2(0, none, none.cast(), &mut link));
+    let (text, size) = (text.as_ptr().cast_mut().cast(), text.count_bytes());
+    code!(cuLinkAddData_v2(link, kind, text, size, null(), 0, none, none.cast()))
+}
 
 /// What a case's process does.
 fn act(what: &str) {
@@ -52,6 +62,47 @@ fn act(what: &str) {
         "unsupported" => {
             let _context = Context::new();
             assert_eq!(code!(cuTexObjectCreate(&mut 0, null(), null(), null())), NOT_SUPPORTED);
+            assert_eq!(code!(cuArray3DCreate_v2(&mut null_mut(), null())), NOT_SUPPORTED);
+            assert_eq!(add_to_linker(0, c".version 8.0"), NOT_SUPPORTED);
+        }
+        "bad modules" => {
+            let _context = Context::new();
+            let image = |text: &CStr| text.as_ptr().cast();
+            let (mut module, none) = (null_mut(), null_mut::<u32>());
+            assert_eq!(
+                code!(cuModuleLoadData(&mut module, image(c".version 8.0\nloaded"))),
+                INVALID_PTX
+            );
+            assert_eq!(
+                code!(cuModuleLoadDataEx(
+                    &mut module,
+                    image(c"\n\nwith options"),
+                    0,
+                    none.cast(),
+                    none.cast()
+                )),
+                INVALID_PTX
+            );
+            assert_eq!(
+                code!(cuModuleLoadData(&mut module, image(c"\x7fELF\x02\x01\x01"))),
+                NO_BINARY_FOR_GPU
+            );
+            let mut library = null_mut();
+            assert_eq!(
+                code!(cuLibraryLoadData(
+                    &mut library,
+                    image(c"\n\n\nlibrary"),
+                    none,
+                    none.cast(),
+                    0,
+                    none,
+                    none.cast(),
+                    0
+                )),
+                INVALID_PTX
+            );
+            assert_eq!(add_to_linker(1, c"\n\n\n\nlinker"), INVALID_PTX);
+            assert_eq!(add_to_linker(0, c"cubin"), NOT_SUPPORTED);
         }
         _ => panic!("no such case: {what}"),
     }
@@ -77,6 +128,18 @@ const CASES: &[(&str, &str, &[&[&str]])] = &[
         &[&["race", "kernel `race`", "PTX line", "warp", "line "]],
     ),
     (
+        "HOPPER_PROJ_FAULTS",
+        "bad modules",
+        &[
+            &["refused (218)", "PTX line 2:", "loaded"],
+            &["refused (218)", "PTX line 3:", "with"],
+            &["refused (209)", "binary", "PTX text"],
+            &["refused (218)", "PTX line 4:", "library"],
+            &["refused (218)", "PTX line 5:", "linker"],
+            &["refused (801)", "links PTX alone"],
+        ],
+    ),
+    (
         "HOPPER_PROJ_LEAKS",
         "leak",
         &[
@@ -92,7 +155,11 @@ const CASES: &[(&str, &str, &[&[&str]])] = &[
     (
         "HOPPER_PROJ_DRIVER_LOG",
         "unsupported",
-        &[&["cuTexObjectCreate is not supported"]],
+        &[
+            &["cuTexObjectCreate is not served by the emulated driver, however it is called"],
+            &["cuArray3DCreate_v2 is not served by the emulated driver, however it is called"],
+            &["cuLinkAddData_v2 is not supported as it was called"],
+        ],
     ),
 ];
 

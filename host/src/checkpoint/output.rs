@@ -1,5 +1,6 @@
-//! Results as safetensors files. A file appears whole or not at all, and may be the very file that the inputs came from.
+//! Results as safetensors files. A file appears whole or not at all.
 
+use crate::output::write_whole;
 use crate::{Error, Result, Shape};
 use half::bf16;
 use safetensors::Dtype;
@@ -58,25 +59,5 @@ fn write(path: &Path, tensors: &[(&str, Dtype, [usize; 2], &[u8])]) -> Result<()
         .map(|&(name, dtype, shape, bytes)| TensorView::new(dtype, shape.to_vec(), bytes).map(|view| (name, view)));
     let views = views.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
     let bytes = safetensors::serialize(views, None).map_err(unwritable)?;
-    write_whole(path, &bytes).map_err(|source| Error::Io {
-        verb: "write",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Devices and pipes have no sibling to rename from.
-    if path.exists() && !path.is_file() {
-        return std::fs::write(path, bytes);
-    }
-    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let done = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, path));
-    if done.is_err() {
-        // The first error is the one to report; a leftover that cannot be removed adds nothing to it.
-        std::fs::remove_file(&part).ok();
-    }
-    done
+    write_whole(path, &bytes)
 }

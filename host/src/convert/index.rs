@@ -1,8 +1,8 @@
 //! Which files a checkpoint has, and the index of a sharded one.
 
 use super::ConvertError;
-use super::part_file::PartFile;
 use crate::container::Pairs;
+use crate::output::{PartFile, check_apart};
 use crate::{Error, Result};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -65,7 +65,18 @@ impl Checkpoint {
         self.files.iter().map(size).sum()
     }
 
-    /// Makes sure that the output can be written; for a sharded checkpoint, that it is another folder.
+    /// Its files, and its index last.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let index = self.index.iter().map(|index| index.path.as_path());
+        self.files.iter().map(PathBuf::as_path).chain(index)
+    }
+
+    /// Where in a folder one of its files, or its index, has its counterpart.
+    pub(super) fn counterpart(folder: &Path, path: &Path) -> PathBuf {
+        folder.join(path.file_name().unwrap_or_default())
+    }
+
+    /// Makes sure that the output can be written and takes the place of no input.
     pub(super) fn output_folder(&self, output: &Path) -> Result<Option<Folder>> {
         let refused = |given, needed| {
             ConvertError::Output {
@@ -78,13 +89,19 @@ impl Checkpoint {
         match &self.index {
             None if output.is_dir() => Err(refused("a folder", "the name of a file, as the input is one")),
             None if output.exists() && !output.is_file() => Err(refused("no regular file", "one, or not exist")),
-            None => Ok(None),
+            None => check_apart(output, self.paths()).map(|()| None),
             Some(_) if output.is_file() => Err(refused("a file", "a folder, as the input is a sharded checkpoint")),
             Some(index) => {
                 let same =
                     |folder: &Path| matches!((folder.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
-                if index.folder().is_some_and(same) {
-                    return Err(refused("the folder of the input", "another folder"));
+                if let Some(input) = index.folder().filter(|folder| same(folder)) {
+                    return Err(Error::OutputIsInput {
+                        output: output.to_owned(),
+                        input: input.to_owned(),
+                    });
+                }
+                for path in self.paths() {
+                    check_apart(&Self::counterpart(output, path), self.paths())?;
                 }
                 Folder::create(output).map(Some)
             }

@@ -110,7 +110,7 @@ fn the_output_must_be_of_the_inputs_kind() {
     let refused = |input: &Path, output: &Path| packed(input, output, PackOptions::default()).unwrap_err().to_string();
     assert!(refused(&folder, &file).contains("a folder"));
     assert!(refused(&file, &folder).contains("is a folder"));
-    assert!(refused(&folder, &scratch.path("in/../in")).contains("another folder"));
+    assert!(refused(&folder, &scratch.path("in/../in")).contains("choose another name"));
     assert!(refused(&scratch.path(""), &scratch.path("out")).contains("no model.safetensors.index.json"));
     assert!(refused(&file, Path::new("/dev/null")).contains("no regular file"));
     assert!(refused(&scratch.path("missing"), &scratch.path("out")).contains("missing"));

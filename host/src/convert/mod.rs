@@ -3,13 +3,12 @@
 //! A checkpoint is one safetensors file, or a folder of them with an index (`model.safetensors.index.json`). What is not converted is
 //! copied as it is: names, shapes, metadata and the order of everything survive, and `unpack` after `pack` gives back the
 //! original. An output appears whole or not at all: it is written next to its place under another name, and renamed when all of
-//! it is there, the index last.
+//! it is there, the index last. None takes the place of an input.
 
 mod error;
 mod index;
 mod inspect;
 mod pack;
-mod part_file;
 mod unpack;
 
 pub use error::ConvertError;
@@ -18,11 +17,11 @@ pub use pack::{Outcome, PackFormat, PackOptions, PackedTensor, pack};
 pub use unpack::{UnpackedTensor, unpack};
 
 use crate::container::{Header, Tensor};
+use crate::output::PartFile;
 use crate::weights::window12::{FileFault, PackedTensors};
 use crate::{Dtype, Error, Result, Shape};
 use index::{Checkpoint, Renamed};
-use part_file::PartFile;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes that are copied, or weights that are converted, at a time.
 const PIECE: usize = 4 << 20;
@@ -67,6 +66,11 @@ impl<'a> Meter<'a> {
     }
 }
 
+/// The safetensors files of a checkpoint, and its index where it has one.
+pub fn files(input: &Path) -> Result<Vec<PathBuf>> {
+    Ok(Checkpoint::open(input)?.paths().map(Path::to_owned).collect())
+}
+
 /// What became of a file.
 struct Converted<T> {
     file: PartFile,
@@ -97,7 +101,7 @@ fn convert<T>(
     let mut index = checkpoint.index;
     for file in &checkpoint.files {
         let to = match &folder {
-            Some(folder) => folder.path().join(file.file_name().unwrap_or_default()),
+            Some(folder) => Checkpoint::counterpart(folder.path(), file),
             None => output.to_owned(),
         };
         let converted = one(file, &to, &mut meter)?;

@@ -6,6 +6,7 @@ use super::queue;
 use super::state::{Kind as _, STATE, lock, pointer, put, put_if_wanted};
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
+use crate::seed;
 use crate::types::*;
 use ptx_emulator::{Counters, LaunchId};
 use std::cell::{Cell, RefCell};
@@ -94,7 +95,7 @@ impl Context {
             settings: Mutex::default(),
             fault: Mutex::default(),
             work: Mutex::new(Work {
-                seed: *lock(&DEFAULT_SEED),
+                seed: lock(&DEFAULT_SEED).unwrap_or_else(seed::of_environment),
                 ..Work::default()
             }),
             default_streams: Stream::defaults(handle),
@@ -120,8 +121,8 @@ impl Context {
 
 static LAST_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The seed of contexts made from now on.
-pub(super) static DEFAULT_SEED: Mutex<Option<u64>> = Mutex::new(None);
+/// The seed of contexts made from now on, or that there is none, where a call has said so; else it is the environment's.
+pub(super) static DEFAULT_SEED: Mutex<Option<Option<u64>>> = Mutex::new(None);
 
 /// The primary context: its handle never changes; the context behind it lives while it is retained.
 static PRIMARY: LazyLock<Primary> = LazyLock::new(|| Primary {

@@ -106,5 +106,5 @@ pub(super) unsafe fn compile(
             *values.add(at) = pointer(milliseconds.to_bits() as usize);
         }
     }
-    compiled.map_err(|refusal| refusal.code)
+    compiled.map_err(Refusal::told)
 }

@@ -56,7 +56,7 @@ impl Library {
         {
             return Ok(module);
         }
-        let code = module::parse(&self.text).map_err(|refusal| refusal.code)?;
+        let code = module::parse(&self.text).map_err(Refusal::told)?;
         let module = Module::new(context.context, code);
         modules.insert(context.context, module.handle);
         Ok(module)

@@ -82,10 +82,10 @@ pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
 
 /// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed gives the same
 /// run. Without one, blocks run on all cores. Where the thread has no current context, every context made from now on starts with
-/// the seed.
+/// the seed. Goes before the variable [`SEED_VARIABLE`](crate::SEED_VARIABLE), `None` too.
 pub fn set_seed(seed: Option<u64>) {
     match context::current_even_if_faulted() {
         Ok(context) => lock(&context.work).seed = seed,
-        Err(_) => *lock(&context::DEFAULT_SEED) = seed,
+        Err(_) => *lock(&context::DEFAULT_SEED) = Some(seed),
     }
 }

@@ -7,6 +7,7 @@ use super::jit;
 use super::queue;
 use super::state::{Object, STATE, lock, pointer, put, put_if_wanted};
 use crate::codes::{Answer, Code};
+use crate::report;
 use crate::types::*;
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -34,10 +35,27 @@ const BINARIES: [[u8; 4]; 3] = [
     0x4662_43B1_u32.to_le_bytes(),
 ];
 
-/// Why an image was refused: the code, and the words for the JIT's error log.
+/// Why an image was refused: the code, and the words for the JIT's error log, if there is more to say than the code does.
 pub(super) struct Refusal {
     pub(super) code: Code,
     pub(super) words: String,
+}
+
+impl Refusal {
+    /// The code, once the words are told to those who ask for them.
+    pub(super) fn told(self) -> Code {
+        if !self.words.is_empty() {
+            report::refused(self.code, &self.words);
+        }
+        self.code
+    }
+
+    fn binary() -> Self {
+        Refusal {
+            code: Code::NO_BINARY_FOR_GPU,
+            words: "the image is a binary; the emulated driver takes PTX text".into(),
+        }
+    }
 }
 
 impl From<Code> for Refusal {
@@ -73,10 +91,7 @@ pub(super) unsafe fn text<'a>(image: *const c_void) -> Result<&'a str, Refusal> 
     }
     // SAFETY: not null, so an image, the caller promises.
     if BINARIES.iter().any(|start| unsafe { starts_with(image.cast(), start) }) {
-        return Err(Refusal {
-            code: Code::NO_BINARY_FOR_GPU,
-            words: "the image is a binary; the emulated driver takes PTX text".into(),
-        });
+        return Err(Refusal::binary());
     }
     // SAFETY: no binary, so text that ends in a zero byte, the caller promises.
     let text = unsafe { CStr::from_ptr(image.cast()) };
@@ -181,7 +196,7 @@ pub(crate) unsafe fn load_file(module: *mut CUmodule, file: *const c_char) -> An
 
 pub(crate) unsafe fn load_data(module: *mut CUmodule, image: *const c_void) -> Answer {
     // SAFETY: the caller keeps the same promises.
-    unsafe { load(module, text(image)) }.map_err(|refusal| refusal.code)
+    unsafe { load(module, text(image)) }.map_err(Refusal::told)
 }
 
 pub(crate) unsafe fn load_fat_binary(module: *mut CUmodule, image: *const c_void) -> Answer {
@@ -189,7 +204,7 @@ pub(crate) unsafe fn load_fat_binary(module: *mut CUmodule, image: *const c_void
     if module.is_null() || image.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    Err(Code::NO_BINARY_FOR_GPU)
+    Err(Refusal::binary().told())
 }
 
 pub(crate) unsafe fn load_data_ex(

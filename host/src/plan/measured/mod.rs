@@ -181,7 +181,10 @@ pub fn use_environment() -> Result<()> {
     };
     if OWN.get().is_none() {
         // If another thread was sooner, its table is this one or the caller's own.
-        let _ = OWN.set(Table::read(path)?);
+        let _ = OWN.set(Table::read(path).map_err(|fault| Error::VariableTable {
+            name: TABLE_VARIABLE,
+            fault: Box::new(fault),
+        })?);
     }
     Ok(())
 }
