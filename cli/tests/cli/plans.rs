@@ -98,7 +98,7 @@ fn what_is_asked_for_decides() {
         String::from_utf8(output.stderr).unwrap(),
     );
     assert!(!out.contains("* ") && out.contains("rejected"), "{out}");
-    assert!(out.ends_with("\nno kernel serves it\n"), "{out}");
+    assert!(out.ends_with("\n  no kernel serves it\n"), "{out}");
     assert!(err.contains("no router reads"), "{err}");
     let line = error_line(&["info", "--plan", "4294967296,1,1"]);
     assert!(line.contains("4294967296"), "{line}");
