@@ -1,8 +1,14 @@
 //! The driver API as its C functions, for tests that speak to the driver itself: contexts of their own, modules, launches.
 
-use hopper_cuda_driver::ffi;
+use crate::shipped;
+use hopper_cuda_driver::{Choice, ffi, select};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::{null, null_mut};
+
+/// Chooses the emulated driver for this process.
+pub fn emulated_device() {
+    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
+}
 
 /// A context of its own, current on the thread that made it until it is dropped.
 #[derive(Debug)]
@@ -49,6 +55,13 @@ pub struct Module(ffi::CUmodule);
 /// A kernel of a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Function(ffi::CUfunction);
+
+impl Function {
+    /// A shipped kernel, loaded alone into the current context.
+    pub fn shipped(kernel: &str) -> Self {
+        Module::load(&shipped(&[kernel])).function(kernel)
+    }
+}
 
 impl Module {
     /// Loads PTX, which may hold any bytes but zero, into the current context; else the code and the compiler's words.

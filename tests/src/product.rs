@@ -1,7 +1,8 @@
 //! Matrix products for many tokens, launched as they are, in the context that is current.
 
 use crate::driver::{self, Function, Launch, Module, OwnContext};
-use hopper_cuda_driver::{emulated, ffi};
+use hopper_cuda_driver::emulated::{self, Counters};
+use hopper_cuda_driver::ffi;
 use hopper_proj::bf16;
 use hopper_proj::instances::{
     Format, GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, STARTS_AFTER, Score, UnitGemmArgs,
@@ -359,6 +360,13 @@ impl<'a> Product<'a> {
             region.poison();
         }
         self.launch()
+    }
+
+    /// Calls the kernel, and gives what the emulator counted meanwhile.
+    pub fn counted(&self) -> Result<Counters, Failure> {
+        emulated::take_counters();
+        self.call()?;
+        Ok(emulated::take_counters())
     }
 
     /// Launches the kernel.

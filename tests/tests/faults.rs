@@ -1,8 +1,8 @@
 //! Planted faults: a few lines of PTX that do one wrong thing each. Every one must come back through the driver API as CUDA's own
 //! code, end its context and no other, and be told of in full. Always on the emulator: a GPU would not notice most of them.
 
-use hopper_cuda_driver::{Choice, emulated, ffi, select};
-use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
+use hopper_cuda_driver::{emulated, ffi};
+use hopper_proj_tests::driver::{self, Launch, Module, OwnContext, emulated_device};
 
 const ILLEGAL_ADDRESS: u32 = 700;
 const LAUNCH_TIMEOUT: u32 = 702;
@@ -320,10 +320,6 @@ fn hold(case: &str, ptx: &str, kernel: &str, wrong: &Expected) {
         wrong.kind,
         wrong.at
     );
-}
-
-fn emulated_device() {
-    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Matrix products for many tokens: every compiled instance, in every division of the work, over ragged shapes.
 
-use hopper_cuda_driver::{Choice, emulated, select};
+use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
 use hopper_proj::reference;
 use hopper_proj::weights::split::Split;
-use hopper_proj_tests::driver::{Function, Module, OwnContext};
+use hopper_proj_tests::driver::{Function, Module, OwnContext, emulated_device};
 use hopper_proj_tests::product::{Division, Operands, Product, chain, chain_sizes, clusters, without};
 use hopper_proj_tests::{Values, shape, shipped};
 
@@ -85,21 +85,13 @@ fn divisions(values: &mut Values, instance: &Gemm) -> Vec<Division> {
     divisions
 }
 
-fn emulated_device() {
-    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-}
-
-fn function(instance: &Gemm) -> Function {
-    Module::load(&shipped(&[instance.name])).function(instance.name)
-}
-
 #[test]
 fn every_instance_in_every_division() {
     emulated_device();
     let mut values = Values::fresh();
     for instance in gemms() {
         let _context = OwnContext::new();
-        let function = function(instance);
+        let function = Function::shipped(instance.name);
         for division in divisions(&mut values, instance) {
             let sizes = [1 + values.below(142), 1 + values.below(150), 1 + values.below(500)];
             let operands = operands(&mut values, instance, sizes);
@@ -128,7 +120,7 @@ fn large_products_over_several_tiles() {
             serial: true,
             ..Division::NONE
         };
-        let product = Product::new(function(instance), instance, &operands, division);
+        let product = Product::new(Function::shipped(instance.name), instance, &operands, division);
         product.call().unwrap();
         check(&product, &exact(&operands), division);
     }
@@ -155,7 +147,7 @@ fn long_sums_of_fp32_weights_stay_accurate() {
             terms: rows.chunks(n * k).map(<[_]>::to_vec).collect(),
             factors: split.factors().map(<[_]>::to_vec),
         };
-        let product = Product::new(function(instance), instance, &operands, Division::NONE);
+        let product = Product::new(Function::shipped(instance.name), instance, &operands, Division::NONE);
         product.call().unwrap();
         let error = reference::relative_error_fp32(&product.y().unwrap(), &exact);
         println!("{}: relative error {error:e}", instance.name);
@@ -173,7 +165,7 @@ fn a_gate_takes_joined_logits() {
     let mut values = Values::fresh();
     for instance in gemms().filter(|instance| instance.purpose == Purpose::Route) {
         let _context = OwnContext::new();
-        let function = function(instance);
+        let function = Function::shipped(instance.name);
         for (cluster, slices, serial) in [(1, 1, true), (4, 1, true), (2, 3, true), (2, 2, false), (8, 4, false)] {
             let sizes = [33 + values.below(70), 33 + values.below(300), 1 + values.below(300)];
             let operands = operands(&mut values, instance, sizes);
@@ -232,7 +224,7 @@ fn slices_are_joined_in_any_interleaving() {
     for (serial, seeds) in [(false, 1000), (true, 50)] {
         let _context = OwnContext::new();
         let division = four_slices(serial);
-        let product = Product::new(function(instance), instance, &operands, division);
+        let product = Product::new(Function::shipped(instance.name), instance, &operands, division);
         let mut first = None;
         for seed in 0..seeds {
             emulated::set_seed(Some(seed));
@@ -361,11 +353,9 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
             cluster: 2,
             ..Division::NONE
         };
-        let product = Product::new(function(instance), instance, &operands, division);
-        emulated::take_counters();
-        product.call().unwrap();
+        let product = Product::new(Function::shipped(instance.name), instance, &operands, division);
+        let counters = product.counted().unwrap();
         check(&product, &exact(&operands), division);
-        let counters = emulated::take_counters();
         let conflicts = (counters.load_conflicts, counters.store_conflicts);
         assert_eq!(conflicts, (0, 0), "{}: of loads, of stores", instance.name);
         // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.

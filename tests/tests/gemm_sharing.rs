@@ -1,16 +1,12 @@
 //! Matrix products whose CTAs share x: the bits of those that share none, for fewer bytes of x out of L2, and nothing of what orders the CTAs
 //! can go.
 
-use hopper_cuda_driver::{Choice, emulated, select};
+use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{Gemm, Loads, gemms};
 use hopper_proj::reference;
-use hopper_proj_tests::driver::{Function, Module, OwnContext};
+use hopper_proj_tests::driver::{Function, OwnContext, emulated_device};
 use hopper_proj_tests::product::{Division, Failure, Operands, Product, chain, chain_sizes, clusters, without};
 use hopper_proj_tests::{Values, shape, shipped};
-
-fn emulated_device() {
-    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-}
 
 fn sharing() -> impl Iterator<Item = &'static Gemm> {
     gemms().filter(|instance| instance.sharing > 1)
@@ -27,10 +23,6 @@ fn alone(instance: &Gemm) -> &'static Gemm {
         **other == named
     };
     gemms().find(like).expect("an instance for one CTA")
-}
-
-fn function(instance: &Gemm) -> Function {
-    Module::load(&shipped(&[instance.name])).function(instance.name)
 }
 
 fn operands(values: &mut Values, [m, n, k]: [usize; 3]) -> Operands {
@@ -72,7 +64,7 @@ fn shared_tokens_give_the_same_bits() {
     let mut values = Values::fresh();
     for instance in sharing() {
         let _context = OwnContext::new();
-        let functions = [instance, alone(instance)].map(|instance| (function(instance), instance));
+        let functions = [instance, alone(instance)].map(|instance| (Function::shipped(instance.name), instance));
         for (at, sizes) in sizes(&mut values, instance).into_iter().enumerate() {
             let operands = operands(&mut values, sizes);
             let parts = clusters(instance);
@@ -124,10 +116,8 @@ fn shared_tokens_leave_l2_once_per_group() {
                     cluster: 2,
                     ..Division::NONE
                 };
-                let product = Product::new(function(instance), instance, &operands, division);
-                emulated::take_counters();
-                product.call().unwrap();
-                let traffic = emulated::take_counters().traffic;
+                let product = Product::new(Function::shipped(instance.name), instance, &operands, division);
+                let traffic = product.counted().unwrap().traffic;
                 let of = |base: u64| traffic.get(&base).map_or(0, |traffic| traffic.read_bytes as usize);
                 (of(product.x_memory()), of(product.weight_memory()))
             };

@@ -1,23 +1,19 @@
 //! Matrix products over packed units: 12 bits per weight give the bits that 16 give, with exceptions and without.
 
-use hopper_cuda_driver::{Choice, emulated, select};
+use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{BF16_UNIT_GEMM, GEMM, Gemm, WINDOW12_GEMM};
 use hopper_proj::reference;
 use hopper_proj::weights::window12;
-use hopper_proj_tests::driver::{Function, Module, OwnContext};
+use hopper_proj_tests::driver::{Function, OwnContext, emulated_device};
 use hopper_proj_tests::exceptions::weights;
 use hopper_proj_tests::product::{Division, Operands, Product, clusters};
-use hopper_proj_tests::{Values, shape, shipped};
+use hopper_proj_tests::{Values, shape};
 
 /// Shares of the weights that the palette lacks.
 const RATES: [f64; 4] = [0.0, 1e-4, 1e-2, 0.5];
 const TOKENS: [usize; 8] = [33, 64, 65, 100, 128, 129, 256, 300];
 /// Rows and columns of a unit.
 const UNIT: (usize, usize) = (16, 64);
-
-fn emulated_device() {
-    select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-}
 
 /// Kernels that differ in how they read operands alone: weights from units of 12 and of 16 bits, and by tensor copies where there is one; x for
 /// one CTA, and for several where some share it. And a number of parts of K that all can make of a cluster.
@@ -29,10 +25,6 @@ fn alike(at: usize, parts: usize) -> (&'static Gemm, Vec<&'static Gemm>, usize) 
     let most_sharing = others.iter().copied().max_by_key(|i| i.sharing).unwrap_or(window12);
     let possible = clusters(most_sharing);
     (window12, others, possible[parts % possible.len()])
-}
-
-fn function(instance: &Gemm) -> Function {
-    Module::load(&shipped(&[instance.name])).function(instance.name)
 }
 
 fn operands(values: &mut Values, [m, n, k]: [usize; 3], rate: f64) -> Operands {
@@ -47,7 +39,7 @@ fn operands(values: &mut Values, [m, n, k]: [usize; 3], rate: f64) -> Operands {
 }
 
 fn result(instance: &'static Gemm, operands: &Operands, division: Division) -> Vec<u32> {
-    let product = Product::new(function(instance), instance, operands, division);
+    let product = Product::new(Function::shipped(instance.name), instance, operands, division);
     product.call().unwrap();
     product.y().unwrap().into_iter().map(f32::to_bits).collect()
 }
@@ -135,7 +127,7 @@ fn results_are_the_same_in_any_interleaving() {
             cluster: clusters[at % clusters.len()],
             ..Division::NONE
         };
-        let product = Product::new(function(window12), window12, &operands, division);
+        let product = Product::new(Function::shipped(window12.name), window12, &operands, division);
         let mut results = [None].into_iter().chain((0..4).map(Some)).map(|seed| {
             emulated::set_seed(seed);
             product.call().unwrap();
@@ -162,10 +154,8 @@ fn weights_are_read_once_per_tile_of_tokens() {
                 cluster: 2,
                 ..Division::NONE
             };
-            let product = Product::new(function(instance), instance, &operands, division);
-            emulated::take_counters();
-            product.call().unwrap();
-            let counters = emulated::take_counters();
+            let product = Product::new(Function::shipped(instance.name), instance, &operands, division);
+            let counters = product.counted().unwrap();
             let reads = |base: u64| {
                 counters
                     .traffic

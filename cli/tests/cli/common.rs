@@ -25,6 +25,29 @@ pub(crate) fn error_line(args: &[&str]) -> String {
     stderr
 }
 
+/// A folder and names in it.
+pub(crate) struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn name(&self, name: &str) -> String {
+        self.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a text and gives its file's name.
+    pub(crate) fn text(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path().join(name), text).unwrap();
+        self.name(name)
+    }
+}
+
 /// A tensor to write.
 pub(crate) struct Tensor<'a> {
     pub(crate) name: &'a str,

@@ -1,33 +1,14 @@
 //! Outputs: none takes the place of an input, whatever it is called; and other files may be overwritten.
 
-use crate::common::{Tensor, error_line, hopper_proj, read, write};
+use crate::common::{Scratch, Tensor, error_line, hopper_proj, read, write};
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// A folder in which nothing may change.
-struct Scratch(tempfile::TempDir);
-
 impl Scratch {
-    fn new() -> Self {
-        Scratch(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn name(&self, name: &str) -> String {
-        self.path().join(name).to_str().unwrap().to_owned()
-    }
-
     fn write(&self, name: &str, tensor: Tensor<'_>) -> String {
         write(self.path(), name, &[tensor])
-    }
-
-    fn text(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.path().join(name), text).unwrap();
-        self.name(name)
     }
 
     /// Every file below, with its bytes.

@@ -1,6 +1,6 @@
 //! `pack`, `unpack` and `inspect` as a script sees them.
 
-use crate::common::{Tensor, error_line, hopper_proj, write};
+use crate::common::{Scratch, Tensor, error_line, hopper_proj, write};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,23 +23,6 @@ fn slice() -> String {
 
 fn inspect(path: &str) -> Vec<Value> {
     serde_json::from_str(&stdout(&["inspect", path, "--json"])).unwrap()
-}
-
-/// A folder and names in it.
-struct Scratch(tempfile::TempDir);
-
-impl Scratch {
-    fn new() -> Self {
-        Scratch(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn name(&self, name: &str) -> String {
-        self.path().join(name).to_str().unwrap().to_owned()
-    }
 }
 
 /// Values of four exponents.

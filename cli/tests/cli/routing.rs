@@ -1,6 +1,6 @@
 //! `route` as a script sees it.
 
-use crate::common::{Tensor, error_line, hopper_proj, write};
+use crate::common::{Scratch, Tensor, error_line, hopper_proj, write};
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
@@ -12,22 +12,8 @@ fn logit(token: usize, expert: usize) -> f32 {
 const EXPERTS: usize = 12;
 const TOKENS: usize = 3;
 
-/// Files in a folder: a router's weights in both types, tokens that each ask for one column of them, and configurations.
-struct Scratch(tempfile::TempDir);
-
+/// A router's weights in both types, tokens that each ask for one column of them, and configurations.
 impl Scratch {
-    fn new() -> Self {
-        Scratch(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn name(&self, name: &str) -> String {
-        self.path().join(name).to_str().unwrap().to_owned()
-    }
-
     fn weights(&self) -> (String, String) {
         let value = |i: usize| if i % 4 < TOKENS { logit(i % 4, i / 4) } else { 0.0 };
         let fp32 = write(self.path(), "w32", &[Tensor::f32("router", [EXPERTS, 4], value)]);
@@ -44,8 +30,7 @@ impl Scratch {
     }
 
     fn config(&self, json: &str) -> String {
-        std::fs::write(self.path().join("gate.json"), json).unwrap();
-        self.name("gate.json")
+        self.text("gate.json", json)
     }
 }
 

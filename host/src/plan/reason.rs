@@ -75,7 +75,7 @@ impl fmt::Display for Reason {
             }
             Reason::RowMajorKept => "brings packed weights into order, where a row-major copy is kept",
             Reason::ShortK => "splits K into more parts than it has",
-            Reason::Unaligned => "loads 16 bytes of x at a time, and these rows of x are not aligned to that",
+            Reason::Unaligned => "loads 16 bytes of x at a time, and these rows of x are not aligned to that or no multiple of it long",
             Reason::NotKept => "reads row-major weights, of which no copy is kept",
             Reason::NoWorkspace => "splits K over slices, and a projection has no workspace to join them in",
             Reason::Wrong => "gave a wrong result when it was tried on this device",
