@@ -1,16 +1,20 @@
 //! The arguments of the command line.
 
+use crate::error::Error;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hopper_proj::checkpoint::Cast;
-use hopper_proj::convert;
+use hopper_proj::Op;
+use hopper_proj::formats::PackFormat;
+use hopper_proj::formats::cast::Cast;
+use hopper_proj::instances::Format;
+use hopper_proj::plan::FORMATS;
 use hopper_proj::suites::Suite;
-use hopper_proj::{Op, instances};
 use regex::Regex;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// BF16 projections y = x · Wᵀ for Hopper GPUs, computed by the GPU or, where there is none, by an emulator that executes the
-/// very PTX that the GPU would run.
+/// BF16 projections y = x · Wᵀ for Hopper GPUs, computed by the GPU or, where there is none, by an emulator that
+/// executes the very PTX that the GPU would run.
 #[derive(Debug, Parser)]
 #[command(
     name = "hopper-proj",
@@ -48,7 +52,8 @@ pub(crate) enum Command {
 /// Where to compute.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DeviceArgs {
-    /// Where to compute; `auto` takes CUDA where there is a driver and a device, else the emulator. Wins over HOPPER_PROJ_DEVICE
+    /// Where to compute; `auto` takes CUDA where there is a driver and a device, else the emulator. Wins over
+    /// HOPPER_PROJ_DEVICE
     #[arg(long, value_enum)]
     pub(crate) device: Option<DeviceChoice>,
     /// On the emulator, the interleaving of warps, CTAs and copies; where inputs are random, their seed too
@@ -67,17 +72,18 @@ pub(crate) enum DeviceChoice {
 pub(crate) struct Info {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
-    /// Print every kernel for N × K weights and M tokens instead: what it should cost, was measured to take, or is rejected for
+    /// Print every kernel for N × K weights and M tokens instead: what it should cost, was measured to take, or is
+    /// rejected for
     #[arg(long, value_name = "N,K,M", value_parser = sizes)]
     pub(crate) plan: Option<[usize; 3]>,
     /// What is planned
     #[arg(long, value_enum, default_value_t = PlanOp::Project, requires = "plan")]
     pub(crate) op: PlanOp,
     /// The format of its weights; for a router, bf16x2 unless said otherwise, and bf16 for a projection
-    #[arg(long, value_enum, requires = "plan")]
-    pub(crate) format: Option<PlanFormat>,
-    /// Whether a row-major copy of the weights is kept beside the packed ones; as a rule for routers, unless they are deterministic, and not
-    /// for projections
+    #[arg(long, value_parser = named(FORMATS.map(|format| (format.name(), format))), requires = "plan")]
+    pub(crate) format: Option<Format>,
+    /// Whether a row-major copy of the weights is kept beside the packed ones; as a rule for routers, unless they are
+    /// deterministic, and not for projections
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", requires = "plan")]
     pub(crate) row_major: Option<bool>,
     /// Plan for rows of x that do not start at multiples of 16 bytes
@@ -94,14 +100,6 @@ pub(crate) enum PlanOp {
     Route,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PlanFormat {
-    Bf16,
-    Bf16x2,
-    Bf16x3,
-    Window12,
-}
-
 impl From<PlanOp> for Op {
     fn from(op: PlanOp) -> Self {
         match op {
@@ -111,21 +109,11 @@ impl From<PlanOp> for Op {
     }
 }
 
-impl From<PlanFormat> for instances::Format {
-    fn from(format: PlanFormat) -> Self {
-        match format {
-            PlanFormat::Bf16 => instances::Format::Bf16,
-            PlanFormat::Bf16x2 => instances::Format::Bf16x2,
-            PlanFormat::Bf16x3 => instances::Format::Bf16x3,
-            PlanFormat::Window12 => instances::Format::Window12,
-        }
-    }
-}
-
 /// What is multiplied by what.
 #[derive(Debug, Args)]
 pub(crate) struct Operands {
-    /// The weights W, `[N, K]`, a router's F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one 2-D tensor
+    /// The weights W, `[N, K]`, a router's F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one
+    /// 2-D tensor
     #[arg(long, value_name = "FILE[:TENSOR]")]
     pub(crate) weights: PathBuf,
     /// The activations x, BF16 `[m, K]`
@@ -142,10 +130,10 @@ pub(crate) struct Project {
     /// Where to write `y`, BF16 `[m, N]`. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// The form in which the weights are kept on the device. Beyond 32 tokens, weights that stay BF16 are kept row-major as well, which is
-    /// what `info --plan N,K,M --row-major` shows
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
-    pub(crate) format: Format,
+    /// The form in which the weights are kept on the device. Beyond 32 tokens, weights that stay BF16 are kept
+    /// row-major as well, which is what `info --plan N,K,M --row-major` shows
+    #[arg(long, value_parser = asked(pack_formats()), default_value = PackFormat::Auto.name())]
+    pub(crate) format: Asked<PackFormat>,
     /// Round F16 or F32 weights to this type
     #[arg(long, value_enum)]
     pub(crate) cast: Option<CastTo>,
@@ -155,9 +143,6 @@ pub(crate) struct Project {
     /// Use only these columns of W; x is then `[m, B−A]`
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) cols: Option<Range<usize>>,
-    /// Add in a fixed order, so that equal calls give equal bits (every kernel of this build does)
-    #[arg(long)]
-    pub(crate) deterministic: bool,
 }
 
 #[derive(Debug, Args)]
@@ -169,31 +154,45 @@ pub(crate) struct Route {
     /// The gate: {"score": "softmax"|"sigmoid"|"sqrt_softplus"|"identity", "top_k": N} and more, see docs/router.md
     #[arg(long, value_name = "FILE.json")]
     pub(crate) config: PathBuf,
-    /// Where to write `topk_ids`, I32 `[m, top_k]`, `topk_weights`, F32 `[m, top_k]`, and, if the gate asks for them, `logits`, F32 `[m, experts]`.
-    /// An existing file is overwritten, unless it is an input
+    /// Where to write `topk_ids`, I32 `[m, top_k]`, `topk_weights`, F32 `[m, top_k]`, and, if the gate asks for them,
+    /// `logits`, F32 `[m, experts]`. An existing file is overwritten, unless it is an input
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// What to compute with: the weights' own type, which is the default. No other is ever used
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<RouteFormat>,
+    #[arg(long, value_parser = asked([("f32", RouteFormat::F32), ("bf16", RouteFormat::Bf16)]))]
+    pub(crate) format: Option<Asked<RouteFormat>>,
     /// Give equal tokens equal bits, in every run and whatever the tokens around them are
     #[arg(long)]
     pub(crate) deterministic: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteFormat {
     F32,
     Bf16,
-    Nvfp4,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Auto,
-    Bf16,
-    Window12,
-    Nvfp4,
+/// A format that may be asked for already, so that the answer says what this version has in its place.
+const NOT_YET: &str = "nvfp4";
+
+/// What is asked for by a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked<F> {
+    Known(F),
+    NotYet,
+}
+
+impl<F> Asked<F> {
+    /// The format, or an error with what this version can do.
+    pub(crate) fn known(self, can: impl Into<String>) -> Result<F, Error> {
+        match self {
+            Asked::Known(format) => Ok(format),
+            Asked::NotYet => Err(Error::NotYet {
+                what: format!("--format {NOT_YET}"),
+                can: can.into(),
+            }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -218,7 +217,7 @@ pub(crate) struct Pack {
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Which matrices to pack: those that it pays for, none (to cast only), or all
-    #[arg(long, value_enum, default_value_t = PackFormat::Auto)]
+    #[arg(long, value_parser = named(pack_formats()), default_value = PackFormat::Auto.name())]
     pub(crate) format: PackFormat,
     /// Touch only the tensors whose names match; all others are copied as they are
     #[arg(long, value_name = "REGEX")]
@@ -226,23 +225,6 @@ pub(crate) struct Pack {
     /// Round F16 and F32 matrices to this type, packed or not; without it they are copied as they are
     #[arg(long, value_enum)]
     pub(crate) cast: Option<CastTo>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PackFormat {
-    Auto,
-    Bf16,
-    Window12,
-}
-
-impl From<PackFormat> for convert::PackFormat {
-    fn from(format: PackFormat) -> Self {
-        match format {
-            PackFormat::Auto => convert::PackFormat::Auto,
-            PackFormat::Bf16 => convert::PackFormat::Bf16,
-            PackFormat::Window12 => convert::PackFormat::Window12,
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -287,11 +269,12 @@ pub(crate) struct Bench {
     /// Which projections
     #[arg(long, value_enum, default_value_t = SuiteName::Muse)]
     pub(crate) suite: SuiteName,
-    /// How calls follow each other: overlapping by programmatic dependent launch, plainly one after the other in a graph, or each fed
-    /// by the one before
+    /// How calls follow each other: overlapping by programmatic dependent launch, plainly one after the other in a
+    /// graph, or each fed by the one before
     #[arg(long, value_enum, default_value_t = Mode::Pdl)]
     pub(crate) mode: Mode,
-    /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`. An existing file is overwritten, unless it is an input
+    /// Write rows `what,layer,m,bytes,us,instance,floor_us,ratio`. An existing file is overwritten, unless it is an
+    /// input
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Draw the times beside the floors. An existing file is overwritten, unless it is an input
@@ -347,6 +330,31 @@ impl From<SuiteName> for Suite {
             SuiteName::Small => Suite::Small,
         }
     }
+}
+
+fn pack_formats() -> [(&'static str, PackFormat); PackFormat::ALL.len()] {
+    PackFormat::ALL.map(|format| (format.name(), format))
+}
+
+/// A value by its name.
+fn named<F: Clone + Send + Sync + 'static>(
+    values: impl IntoIterator<Item = (&'static str, F)>,
+) -> impl TypedValueParser<Value = F> {
+    let values: Vec<(&str, F)> = values.into_iter().collect();
+    let names = PossibleValuesParser::new(values.iter().map(|(name, _)| *name));
+    names.try_map(move |given| {
+        let mut values = values.iter();
+        let found = values.find(|(name, _)| *name == given);
+        found.map(|(_, value)| value.clone()).ok_or("it is no name of a value")
+    })
+}
+
+/// A format by its name, or one that is not in this version.
+fn asked<F: Clone + Send + Sync + 'static>(
+    formats: impl IntoIterator<Item = (&'static str, F)>,
+) -> impl TypedValueParser<Value = Asked<F>> {
+    let known = formats.into_iter().map(|(name, format)| (name, Asked::Known(format)));
+    named(known.chain([(NOT_YET, Asked::NotYet)]))
 }
 
 /// `N,K,M`. Whether such weights can be is known later.

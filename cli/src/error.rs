@@ -43,7 +43,7 @@ pub(crate) enum Error {
     },
 
     #[error("{what} is not in this version, which {can}")]
-    NotYet { what: &'static str, can: &'static str },
+    NotYet { what: String, can: String },
 
     #[error(
         "--format {asked} was asked for, but the weights are {given}, and a router computes with what is asked for, or not at all: {way}"

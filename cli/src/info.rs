@@ -1,9 +1,9 @@
 //! `info`: the device, the driver and the kernels.
 
-use crate::args::{Info, PlanFormat, PlanOp};
+use crate::args::{Info, PlanOp};
 use crate::device;
 use crate::error::Result;
-use hopper_proj::instances::Format;
+use hopper_proj::instances::{Family, Format};
 use hopper_proj::plan::{Candidate, FORMATS, List};
 use hopper_proj::suites::Suite;
 use hopper_proj::{Engine, Request, Shape, instances, raw};
@@ -23,7 +23,6 @@ struct Report {
     formats: Vec<&'static str>,
     suites: Vec<&'static str>,
     kernels: Vec<&'static str>,
-    left_out: Vec<&'static str>,
 }
 
 /// A plan as JSON.
@@ -69,11 +68,10 @@ pub(crate) fn run(args: &Info) -> Result<()> {
         multiprocessors: device.multiprocessors,
         memory_bytes: device.memory,
         cuda: format!("{}.{}", device.cuda.0, device.cuda.1),
-        ptx: header(raw::PTX),
+        ptx: header(raw::ptx(Family::GemvBf16)),
         formats: FORMATS.map(Format::name).to_vec(),
         suites: Suite::ALL.iter().map(|suite| suite.name()).collect(),
         kernels: instances::entries().map(|entry| entry.name).collect(),
-        left_out: engine.kernels().left_out().map(|instance| instance.name).collect(),
     };
     let mut out = stdout().lock();
     if args.json {
@@ -100,28 +98,19 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     for kernel in &report.kernels {
         writeln!(out, "  {kernel}")?;
     }
-    // The driver's compiler is not the one that the kernels were tested with.
-    match report.left_out.as_slice() {
-        [] => writeln!(out, "kernels left out after a trial on this device: none")?,
-        names => writeln!(
-            out,
-            "kernels left out, as they gave wrong results on this device: {}",
-            names.join(", ")
-        )?,
-    }
     Ok(())
 }
 
 /// Every instance with its verdict.
 fn plan(args: &Info, [n, k, m]: [usize; 3], engine: &Engine) -> Result<()> {
     let format = args.format.unwrap_or(match args.op {
-        PlanOp::Project => PlanFormat::Bf16,
-        PlanOp::Route => PlanFormat::Bf16x2,
+        PlanOp::Project => Format::Bf16,
+        PlanOp::Route => Format::Bf16x2,
     });
-    let request = Request::new(args.op.into(), format.into(), Shape::new(n, k)?, m);
+    let request = Request::new(args.op.into(), format, Shape::new(n, k)?, m);
     let request = request.row_major(args.row_major.unwrap_or(args.op == PlanOp::Route));
     let request = if args.unaligned { request.x(2, k) } else { request };
-    let list = List::new(&request, engine.kernels().device());
+    let list = List::new(&request, &engine.kernels().device());
     let mut out = stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &planned(&list, engine))?;
@@ -131,7 +120,7 @@ fn plan(args: &Info, [n, k, m]: [usize; 3], engine: &Engine) -> Result<()> {
         write!(out, "{list}")?;
     }
     // What nothing serves is an error, once its list has been shown.
-    hopper_proj::plan(&request, engine.kernels().device())?;
+    hopper_proj::plan(&request, &engine.kernels().device())?;
     Ok(())
 }
 

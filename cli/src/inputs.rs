@@ -1,7 +1,7 @@
 //! Inputs: random ones for checks and benches, and the `FILE[:TENSOR]` arguments.
 
 use crate::error::{Error, Result};
-use hopper_proj::checkpoint::{Checkpoint, Matrix};
+use hopper_proj::io::checkpoint::{Checkpoint, Matrix};
 use hopper_proj::{Dtype, bf16};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -3,11 +3,15 @@
 use crate::args::Inspect;
 use crate::error::Result;
 use crate::{output, plot, progress};
-use hopper_proj::convert::{self, Inspected, Stored};
-use hopper_proj::weights::window12::Histogram;
-use serde::Serialize;
+use hopper_proj::formats::Description;
+use hopper_proj::io::convert::{self, Inspected, Stored};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use std::io::{Write, stdout};
 use std::path::Path;
+
+/// The format of a tensor that is in none of its own.
+const PLAIN: &str = "plain";
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -19,23 +23,32 @@ struct Row<'a> {
     bytes: u64,
     format: &'static str,
     #[serde(flatten)]
-    weights: Option<Weights>,
+    weights: Option<Weights<'a>>,
 }
 
 /// What is to be said of a matrix that is packed or could be.
 #[derive(Serialize)]
-struct Weights {
+struct Weights<'a> {
     /// As stored, all parts and padding included.
     bits_per_weight: f64,
-    /// As `window12`: what they are, or would be (after a cast, where the type is not BF16).
-    window12_bits_per_weight: f64,
-    exceptions: u64,
-    weights: u64,
-    palette: [u8; 8],
+    /// What its format says of it; or what the format that it could be packed into would say.
+    #[serde(flatten)]
+    fields: Fields<'a>,
     /// Why `pack` would leave it as it is.
     left: Option<String>,
     /// `[exponent, weights]`, of all exponents that occur.
-    exponents: Vec<(usize, u64)>,
+    exponents: Vec<(u8, u64)>,
+    #[serde(skip)]
+    told: String,
+}
+
+/// Fields with their names, in order.
+struct Fields<'a>(&'a [(&'static str, Value)]);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 pub(crate) fn run(args: &Inspect) -> Result<()> {
@@ -64,41 +77,18 @@ pub(crate) fn run(args: &Inspect) -> Result<()> {
 
 fn row(tensor: &Inspected) -> Row<'_> {
     let (format, weights) = match &tensor.stored {
-        Stored::Packed {
-            palette,
-            exceptions,
-            bits_per_weight,
-            histogram,
-        } => (
-            "window12",
-            Some(Weights {
-                bits_per_weight: *bits_per_weight,
-                window12_bits_per_weight: *bits_per_weight,
-                exceptions: *exceptions,
-                weights: histogram.weights(),
-                palette: *palette,
-                left: None,
-                exponents: exponents(histogram),
-            }),
-        ),
-        Stored::Matrix { estimate, histogram } => (
-            "plain",
-            Some(Weights {
-                bits_per_weight: tensor.bytes as f64 * 8.0 / histogram.weights() as f64,
-                window12_bits_per_weight: estimate.bits_per_weight(),
-                exceptions: estimate.exceptions(),
-                weights: histogram.weights(),
-                palette: estimate.palette(),
-                left: match tensor.dtype.as_str() {
-                    "BF16" => estimate.pays().err().map(|leave| leave.to_string()),
-                    dtype => Some(format!(
-                        "it is {dtype}: only --cast bf16 makes it packable, which rounds it"
-                    )),
-                },
-                exponents: exponents(histogram),
-            }),
-        ),
-        _ => ("plain", None),
+        Stored::Packed(made) => (made.format, Some(weights(made, made.bits_per_weight, None))),
+        Stored::Matrix { packed, left } => {
+            let left = match tensor.dtype.as_str() {
+                "BF16" => left.clone(),
+                dtype => Some(format!(
+                    "it is {dtype}: only --cast bf16 makes it packable, which rounds it"
+                )),
+            };
+            let bits = tensor.bytes as f64 * 8.0 / packed.weights() as f64;
+            (PLAIN, Some(weights(packed, bits, left)))
+        }
+        _ => (PLAIN, None),
     };
     Row {
         file: &tensor.file,
@@ -111,29 +101,28 @@ fn row(tensor: &Inspected) -> Row<'_> {
     }
 }
 
-fn exponents(histogram: &Histogram) -> Vec<(usize, u64)> {
-    let counts = histogram.counts().iter().copied().enumerate();
-    counts.filter(|&(_, count)| count > 0).collect()
+fn weights(packed: &Description, bits_per_weight: f64, left: Option<String>) -> Weights<'_> {
+    let exponents = packed.exponents.iter();
+    Weights {
+        bits_per_weight,
+        fields: Fields(&packed.fields),
+        left,
+        exponents: exponents.map(|one| (one.exponent, one.weights)).collect(),
+        told: format!("{} {}", packed.summary, packed.details),
+    }
 }
 
 fn told(row: &Row<'_>) -> String {
     let Some(weights) = &row.weights else {
         return format!("{} bytes", row.bytes);
     };
-    let share = 100.0 * weights.exceptions as f64 / weights.weights as f64;
-    let palette: Vec<String> = weights.palette.iter().map(|entry| format!("{entry:02x}")).collect();
-    let window12 = format!(
-        "{:.3} bits per weight, {} exceptions ({share:.3} %), palette {}",
-        weights.window12_bits_per_weight,
-        weights.exceptions,
-        palette.join(" ")
-    );
+    let told = &weights.told;
     match (row.format, &weights.left) {
-        ("window12", _) => format!("window12, {window12}"),
-        (_, None) => format!("{:.0} bits per weight; packed {window12}", weights.bits_per_weight),
-        (_, Some(reason)) => format!(
-            "{:.0} bits per weight; left as it is: {reason}; packed {window12}",
+        (PLAIN, None) => format!("{:.0} bits per weight; packed {told}", weights.bits_per_weight),
+        (PLAIN, Some(reason)) => format!(
+            "{:.0} bits per weight; left as it is: {reason}; packed {told}",
             weights.bits_per_weight
         ),
+        (format, _) => format!("{format}, {told}"),
     }
 }

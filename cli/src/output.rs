@@ -1,7 +1,7 @@
 //! Files that commands write.
 
 use crate::error::{Error, Result};
-use hopper_proj::output::{check_apart, write_whole};
+use hopper_proj::io::output::{check_apart, write_whole};
 use hopper_proj::plan::measured::TABLE_VARIABLE;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,8 +11,8 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     Ok(write_whole(path, text.as_bytes())?)
 }
 
-/// Fails where a file could not be written or is an input, before long work for it; harms nothing and leaves nothing. The table that a
-/// variable names is an input of every command.
+/// Fails where a file could not be written or is an input, before long work for it; harms nothing and leaves nothing.
+/// The table that a variable names is an input of every command.
 pub(crate) fn check<'a>(path: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     let table = std::env::var_os(TABLE_VARIABLE).map(PathBuf::from);
     check_apart(path, inputs)?;

@@ -3,7 +3,7 @@
 use crate::args::{Pack, Unpack};
 use crate::error::Result;
 use crate::progress;
-use hopper_proj::convert::{self, Outcome, PackOptions, PackedTensor, Report};
+use hopper_proj::io::convert::{self, Outcome, PackOptions, PackedTensor, Report};
 use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::Instant;
@@ -12,7 +12,7 @@ pub(crate) fn pack(args: &Pack) -> Result<()> {
     let start = Instant::now();
     let only = args.only.as_ref().map(|only| |name: &str| only.is_match(name));
     let mut options = PackOptions::default();
-    options.format = args.format.into();
+    options.format = args.format;
     options.only = only.as_ref().map(|only| only as &dyn Fn(&str) -> bool);
     options.cast = args.cast.map(Into::into);
     let (bar, mut watch) = progress::bytes();
@@ -58,13 +58,11 @@ pub(crate) fn unpack(args: &Unpack) -> Result<()> {
 fn line(tensor: &PackedTensor) -> Option<String> {
     let (mark, told) = match &tensor.outcome {
         Outcome::NoMatrix => return None,
-        Outcome::Packed(estimate) => {
-            let (bits, exceptions) = (estimate.bits_per_weight(), estimate.exceptions());
-            ("packed", format!("{bits:.3} bits per weight, {exceptions} exceptions"))
-        }
-        Outcome::Left(leave) => ("left", leave.to_string()),
+        Outcome::Packed(made) => ("packed", made.summary.clone()),
+        Outcome::Left(reason) => ("left", reason.clone()),
         Outcome::NeedsCast => ("left", "only BF16 can be packed; --cast bf16 would round it".to_owned()),
         Outcome::NotChosen => ("left", "its name does not match --only".to_owned()),
+        Outcome::Stored(format) => ("left", format!("it is stored as {format} already")),
         Outcome::Bf16 => ("left", "the format asked for is BF16".to_owned()),
         _ => ("left", String::new()),
     };

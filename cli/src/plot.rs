@@ -1,8 +1,8 @@
 //! Drawings.
 
 use crate::error::{Error, Result};
-use hopper_proj::convert::{Inspected, Stored};
-use hopper_proj::weights::window12::Histogram;
+use hopper_proj::formats::Description;
+use hopper_proj::io::convert::{Inspected, Stored};
 use plotters::prelude::*;
 
 /// A panel per matrix, at most so many in a row.
@@ -11,17 +11,14 @@ const PANEL: (u32, u32) = (420, 240);
 /// What 1 is in an exponent field.
 const BIAS: i32 = 127;
 
-/// How often each exponent occurs, matrix by matrix, as SVG: what a palette holds in one colour, exceptions in another.
+/// How often each exponent occurs, matrix by matrix, as SVG: those that a format stores in another way than most in a
+/// colour of their own.
 pub(crate) fn exponents(tensors: &[Inspected]) -> Result<String> {
-    let panels: Vec<(&str, [u8; 8], &Histogram)> = tensors
+    let panels: Vec<(&str, &Description)> = tensors
         .iter()
-        .filter_map(|tensor| {
-            let name = tensor.name.as_str();
-            match &tensor.stored {
-                Stored::Packed { palette, histogram, .. } => Some((name, *palette, histogram)),
-                Stored::Matrix { estimate, histogram } => Some((name, estimate.palette(), histogram)),
-                _ => None,
-            }
+        .filter_map(|tensor| match &tensor.stored {
+            Stored::Packed(packed) | Stored::Matrix { packed, .. } => Some((tensor.name.as_str(), packed)),
+            _ => None,
         })
         .collect();
     let columns = panels.len().clamp(1, COLUMNS);
@@ -31,8 +28,8 @@ pub(crate) fn exponents(tensors: &[Inspected]) -> Result<String> {
         let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE).map_err(failed)?;
-        for (area, &(name, palette, histogram)) in root.split_evenly((rows, columns)).iter().zip(&panels) {
-            panel(area, name, palette, histogram).map_err(failed)?;
+        for (area, &(name, packed)) in root.split_evenly((rows, columns)).iter().zip(&panels) {
+            panel(area, name, packed).map_err(failed)?;
         }
         root.present().map_err(failed)?;
     }
@@ -55,19 +52,15 @@ pub(crate) fn failed(err: impl std::fmt::Display) -> Error {
 fn panel<B: DrawingBackend>(
     area: &DrawingArea<B, plotters::coord::Shift>,
     name: &str,
-    palette: [u8; 8],
-    histogram: &Histogram,
+    packed: &Description,
 ) -> std::result::Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    let total = histogram.weights() as f64;
-    let bars: Vec<(usize, f64)> = histogram
-        .counts()
-        .iter()
-        .enumerate()
-        .filter(|&(_, &count)| count > 0)
-        .map(|(exponent, &count)| (exponent, count as f64 / total))
-        .collect();
-    let power = |exponent: usize| exponent as i32 - BIAS;
-    let (first, last) = (bars.first().map_or(0, |bar| bar.0), bars.last().map_or(0, |bar| bar.0));
+    let total = packed.weights() as f64;
+    let bars = &packed.exponents;
+    let power = |exponent: u8| i32::from(exponent) - BIAS;
+    let (first, last) = (
+        bars.first().map_or(0, |bar| bar.exponent),
+        bars.last().map_or(0, |bar| bar.exponent),
+    );
     // A weight alone still has a bar of some height.
     let floor = 0.5 / total;
     let mut chart = ChartBuilder::on(area)
@@ -79,25 +72,19 @@ fn panel<B: DrawingBackend>(
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_desc(format!(
-            "power of two; {} of {total} weights are exceptions (orange)",
-            histogram.exceptions(&palette)
-        ))
+        .x_desc(format!("power of two; {} (orange)", packed.odd))
         .y_desc("share of the weights")
         .y_label_formatter(&|share| format!("{share:.0e}"))
         .label_style(("sans-serif", 10))
         .draw()?;
-    chart.draw_series(bars.iter().map(|&(exponent, share)| {
-        let held = palette.contains(&((exponent / 2) as u8));
-        let colour = if held {
-            RGBColor(70, 110, 170)
-        } else {
+    chart.draw_series(bars.iter().map(|bar| {
+        let colour = if bar.is_odd {
             RGBColor(215, 95, 30)
+        } else {
+            RGBColor(70, 110, 170)
         };
-        let mut bar = Rectangle::new(
-            [(power(exponent), floor), (power(exponent) + 1, share)],
-            colour.filled(),
-        );
+        let (power, share) = (power(bar.exponent), bar.weights as f64 / total);
+        let mut bar = Rectangle::new([(power, floor), (power + 1, share)], colour.filled());
         bar.set_margin(0, 0, 1, 1);
         bar
     }))?;

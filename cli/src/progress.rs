@@ -1,6 +1,6 @@
 //! A progress bar on a terminal; nothing where the output is piped.
 
-use hopper_proj::convert::Progress;
+use hopper_proj::io::convert::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 

@@ -4,9 +4,9 @@ use crate::args::{Route, RouteFormat};
 use crate::error::{Error, Result};
 use crate::inputs::{activations, file_and_tensor};
 use crate::{device, output};
-use hopper_proj::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
-use hopper_proj::router::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
+use hopper_proj::io::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
+use hopper_proj::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::{Dtype, Engine, Shape, bf16, device_error};
 use std::borrow::Cow;
 use std::io::{Write, stdout};
@@ -16,12 +16,8 @@ use std::path::{Path, PathBuf};
 const MAX_TOKENS: usize = 4096;
 
 pub(crate) fn run(args: &Route) -> Result<()> {
-    if args.format == Some(RouteFormat::Nvfp4) {
-        return Err(Error::NotYet {
-            what: "--format nvfp4",
-            can: "routes with F32 and BF16 weights: leave --format out, or pass f32 or bf16",
-        });
-    }
+    let can = "routes with F32 and BF16 weights: leave --format out, or pass f32 or bf16";
+    let format = args.format.map(|asked| asked.known(can)).transpose()?;
     let (config, bias_file) = read_config(&args.config)?;
     let mask = config.token_mask.as_deref().map(Path::new).map(file_and_tensor);
     let mask = mask.transpose()?;
@@ -32,7 +28,7 @@ pub(crate) fn run(args: &Route) -> Result<()> {
     output::check(&args.out, inputs.map(|path| &**path))?;
     let weights_file = Checkpoint::open(file)?;
     let matrix = weights_file.matrix(tensor.as_deref())?;
-    let weights = Weights::read(&matrix, args.format)?;
+    let weights = Weights::read(&matrix, format)?;
     let shape = matrix.shape()?;
     // The whole configuration is checked before anything is computed.
     let gate = config.gate(shape.n())?;
@@ -92,7 +88,7 @@ enum Weights<'a> {
 
 impl<'a> Weights<'a> {
     /// A format of another type than the weights' is refused, not cast to.
-    fn read(matrix: &Matrix<'a>, format: Option<RouteFormat>) -> Result<Self> {
+    fn read(matrix: &'a Matrix<'_>, format: Option<RouteFormat>) -> Result<Self> {
         match (matrix.to_f32(), matrix.dtype(), format) {
             (Some(values), _, None | Some(RouteFormat::F32)) => Ok(Weights::Fp32(values)),
             (None, Dtype::Bf16, None | Some(RouteFormat::Bf16)) => Ok(Weights::Bf16(matrix.to_bf16(None)?)),

@@ -1,22 +1,23 @@
 //! `tune`: which kernel is the fastest for each shape, measured, as a table that plans are made with.
 
 use crate::args::Tune;
-use crate::bench::{KEPT, copied, copies, per_call, prepared};
+use crate::bench::{KEPT, copied, copies, per_call, prepared, tokens};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, output, progress, record};
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
+use hopper_proj::plan::Kernel;
 use hopper_proj::plan::measured::{Measurement, TABLE_VARIABLE, Table};
-use hopper_proj::plan::{Kernel, Op};
 use hopper_proj::raw::Overlap;
-use hopper_proj::router::{Router, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::suites::{Case, RouterCase, Suite};
-use hopper_proj::{DriverInUse, Engine, Shape, bf16, device_error, instances};
+use hopper_proj::{DriverInUse, Engine, Request, Shape, bf16, device_error};
+use hopper_proj::{Router, RouterOptions, RouterWeights, Tokens};
 use indicatif::ProgressBar;
 use std::io::{Write, stdout};
 
-/// Kernels that are measured for a request, the cheapest by the plan's model first. There are hundreds of ways to divide a matrix product.
+/// Kernels that are measured for a request, the cheapest by the plan's model first. There are hundreds of ways to
+/// divide a matrix product.
 const MOST_KERNELS: usize = 32;
 /// What a decode step has: launches that overlap.
 const OVERLAP: Overlap = Overlap::Programmatic;
@@ -85,7 +86,8 @@ fn asked_for(args: &Tune) -> Result<(Vec<Case>, Vec<RouterCase>)> {
     Ok((cases, router_cases))
 }
 
-/// Fails where weights, x and y in BF16 are more than a device of so many bytes holds: the host, which makes them, may hold less.
+/// Fails where weights, x and y in BF16 are more than a device of so many bytes holds: the host, which makes them, may
+/// hold less.
 fn fits(case: &Case, memory: usize) -> Result<()> {
     let Case { shape, m, .. } = *case;
     let most = memory / size_of::<bf16>();
@@ -117,24 +119,20 @@ impl Tuning<'_> {
         };
         let engine = self.engine;
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
-        for kept in &KEPT {
-            let copies = prepared(engine, &weights, *shape, kept, copies)?;
+        for kept in KEPT.iter() {
+            let m = tokens(layer.iter().map(|case| case.m));
+            let copies = prepared(engine, &weights, *shape, kept, m, copies)?;
             for case in layer {
                 let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
                 let mut y = engine.upload(&vec![bf16::NAN; case.m * shape.n()])?;
-                let kernels = engine.choices(&copies[0], &x, case.m);
-                self.measure(
-                    (Op::Project, copies[0].format()),
-                    (*shape, case.m),
-                    kernels,
-                    copies.len(),
-                    |kernel, stream| {
-                        let plan = engine.plan_by(kernel, &copies[0], &x, case.m)?;
-                        copies.iter().try_for_each(|copy| {
-                            engine.project_as(plan.as_ref(), copy, &x, case.m, &mut y, stream, OVERLAP)
-                        })
-                    },
-                )?;
+                let kernels = engine.choices(&copies[0], &x, case.m)?;
+                let request = engine.request(&copies[0], &x, case.m);
+                self.measure(&request, kernels, copies.len(), |kernel, stream| {
+                    let plan = engine.plan_by(kernel, &copies[0], &x, case.m)?;
+                    copies.iter().try_for_each(|copy| {
+                        engine.project_as(plan.as_ref(), copy, &x, case.m, &mut y, stream, OVERLAP)
+                    })
+                })?;
             }
         }
         Ok(())
@@ -156,16 +154,11 @@ impl Tuning<'_> {
                 .map_err(|err| device_error("make room for logits", err))?;
             let tokens = Tokens::new(&x, case.m);
             let kernels = copies[0].kernels(tokens)?;
-            self.measure(
-                (Op::Route, copies[0].format()),
-                (*shape, case.m),
-                kernels,
-                copies.len(),
-                |kernel, stream| {
-                    let mut each = copies.iter();
-                    each.try_for_each(|copy| copy.logits_by(Some(kernel), tokens, &mut logits, stream, OVERLAP))
-                },
-            )?;
+            let request = copies[0].request(tokens)?;
+            self.measure(&request, kernels, copies.len(), |kernel, stream| {
+                let mut each = copies.iter();
+                each.try_for_each(|copy| copy.logits_by(Some(kernel), tokens, &mut logits, stream, OVERLAP))
+            })?;
         }
         Ok(())
     }
@@ -173,12 +166,14 @@ impl Tuning<'_> {
     /// Measures each kernel on `calls` calls that `queue` queues, and shows the fastest.
     fn measure(
         &mut self,
-        (op, format): (Op, instances::Format),
-        (shape, m): (Shape, usize),
+        request: &Request,
         kernels: Vec<Kernel>,
         calls: usize,
         mut queue: impl FnMut(&Kernel, &Stream) -> hopper_proj::Result<()>,
     ) -> Result<()> {
+        let Request {
+            op, format, shape, m, ..
+        } = *request;
         let mut best: Option<(f64, Kernel)> = None;
         for kernel in kernels.into_iter().take(MOST_KERNELS) {
             let us = per_call(self.engine, &self.stream, calls, |stream| queue(&kernel, stream))?;

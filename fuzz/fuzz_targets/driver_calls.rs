@@ -1,4 +1,5 @@
-//! Calls of the CUDA driver in any order, on any handle: the emulated driver answers each with a code, and leaves nothing over.
+//! Calls of the CUDA driver in any order, on any handle: the emulated driver answers each with a code, and leaves
+//! nothing over.
 #![no_main]
 
 #[path = "../../cuda/driver/tests/common/sequence.rs"]

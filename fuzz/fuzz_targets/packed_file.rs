@@ -1,7 +1,8 @@
-//! A packed file is untrusted: whatever its bytes, reading it ends in a value or an error, and what has been read can be used.
+//! A packed file is untrusted: whatever its bytes, reading it ends in a value or an error, and what has been read can
+//! be used.
 #![no_main]
 
-use hopper_proj::weights::window12::{PackedTensors, unpack};
+use hopper_proj::formats::window12::{PackedTensors, unpack};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|file: &[u8]| {

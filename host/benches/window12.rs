@@ -1,12 +1,12 @@
-//! How fast weights and whole files are packed and unpacked: bytes of BF16 per second. Files are flushed to the disk, whose speed
-//! is part of theirs.
+//! How fast weights and whole files are packed and unpacked: bytes of BF16 per second. Files are flushed to the disk,
+//! whose speed is part of theirs.
 //!
 //! `cargo bench --package hopper-proj --bench window12`; `RAYON_NUM_THREADS` sets the number of threads.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
-use hopper_proj::convert::{self, PackOptions};
-use hopper_proj::weights::window12::{self, Histogram};
+use hopper_proj::formats::window12::{self, Histogram};
+use hopper_proj::io::convert::{self, PackOptions};
 use hopper_proj::{Shape, bf16};
 
 /// One exception in so many weights, beyond those of the distribution.
@@ -87,7 +87,7 @@ fn validate(bencher: Bencher, rarity: Option<usize>) {
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("in");
-    hopper_proj::checkpoint::write_bf16(&path, "w", shape().n(), shape().k(), &weights(None)).expect("written");
+    hopper_proj::io::checkpoint::write_bf16(&path, "w", shape().n(), shape().k(), &weights(None)).expect("written");
     folder
 }
 

@@ -1,10 +1,12 @@
 //! What can go wrong: each message says what was given, what is allowed and what to do.
 
 use crate::Dtype;
-use crate::convert::ConvertError;
-use crate::weights::window12;
+use crate::formats;
+use crate::gate::ConfigError;
+use crate::io::FileError;
 use std::ops::Range;
-use std::path::PathBuf;
+#[cfg(feature = "cuda")]
+use std::ops::RangeInclusive;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -83,24 +85,6 @@ pub enum Error {
         given: usize,
     },
 
-    /// A router configuration that is not JSON of the right form.
-    #[error(
-        "the router configuration cannot be read: {0}; it is a JSON object with `score` and `top_k`, and no key that is not among those \
-         documented"
-    )]
-    RouterJson(String),
-
-    /// A router configuration that no gate computes.
-    #[error("router configuration: {what} is {given}; {allowed}")]
-    RouterConfig {
-        /// Which part of it.
-        what: &'static str,
-        /// What was asked for.
-        given: String,
-        /// What is allowed.
-        allowed: String,
-    },
-
     /// FP32 router weights asked for as a single BF16 term.
     #[error(
         "FP32 weights as one BF16 term would be BF16 weights: pass 2 terms, or 3; or cast the weights and prepare a BF16 router, which \
@@ -141,6 +125,15 @@ pub enum Error {
         given: Dtype,
     },
 
+    /// A format that this build does not know.
+    #[error("there is no format `{given}`: choose {allowed}")]
+    UnknownFormat {
+        /// What was asked for.
+        given: String,
+        /// The formats there are.
+        allowed: String,
+    },
+
     /// Activations of a type other than BF16.
     #[error("{what} is {given}; it must be BF16: convert it before the call")]
     NotBf16 {
@@ -159,98 +152,6 @@ pub enum Error {
         value: u64,
         /// What it must be a multiple of.
         to: u64,
-    },
-
-    /// A file that cannot be opened, read or written.
-    #[error("cannot {verb} {}: {source}", path.display())]
-    Io {
-        /// What was being done: "open", "map", "write".
-        verb: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-
-    /// An output in the place of an input.
-    #[error(
-        "the output {} is the same as the input {}, which it would overwrite: choose another name for the output",
-        output.display(),
-        input.display()
-    )]
-    OutputIsInput {
-        /// The output.
-        output: PathBuf,
-        /// The input.
-        input: PathBuf,
-    },
-
-    /// A file that is not a safetensors file.
-    #[error("{} is not a readable safetensors file: {reason}; it must be a complete file in the safetensors format", path.display())]
-    Format {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-
-    /// A tensor name that the file does not hold, or a name needed and not given.
-    #[error("{}: {problem}; {}", path.display(), list(*dimensions, candidates))]
-    NoTensor {
-        /// Which file.
-        path: PathBuf,
-        /// What was asked for.
-        problem: String,
-        /// The dimensions of the tensor that was asked for.
-        dimensions: usize,
-        /// The tensors of so many dimensions that the file holds.
-        candidates: Vec<String>,
-    },
-
-    /// A tensor that is not a vector.
-    #[error("{}: tensor `{name}` has shape {shape:?}; a vector of one dimension is needed", path.display())]
-    NotVector {
-        /// Which file.
-        path: PathBuf,
-        /// Which tensor.
-        name: String,
-        /// Its shape.
-        shape: Vec<usize>,
-    },
-
-    /// A vector of a type that it cannot have.
-    #[error("{}: tensor `{name}` is {given}; it must be {allowed}", path.display())]
-    VectorDtype {
-        /// Which file.
-        path: PathBuf,
-        /// Which tensor.
-        name: String,
-        /// Its type as the file spells it.
-        given: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-
-    /// A tensor that is not a matrix.
-    #[error("{}: tensor `{name}` has shape {shape:?}; a matrix of two dimensions is needed", path.display())]
-    NotMatrix {
-        /// Which file.
-        path: PathBuf,
-        /// Which tensor.
-        name: String,
-        /// Its shape.
-        shape: Vec<usize>,
-    },
-
-    /// A tensor of a type that is neither BF16 nor castable to it.
-    #[error("{}: tensor `{name}` is {given}; BF16, F16 and F32 can be read", path.display())]
-    UnknownDtype {
-        /// Which file.
-        path: PathBuf,
-        /// Which tensor.
-        name: String,
-        /// Its type as the file spells it.
-        given: String,
     },
 
     /// A slice that reaches past the matrix, or is empty.
@@ -283,31 +184,15 @@ pub enum Error {
 
     /// A packed matrix that breaks a rule of its format.
     #[error(transparent)]
-    Packed(#[from] window12::Fault),
+    Packed(#[from] formats::Fault),
 
-    /// A file with such a matrix.
-    #[error("{}: packed tensor `{name}`: {fault}", path.display())]
-    PackedTensor {
-        /// Which file.
-        path: PathBuf,
-        /// Which tensor.
-        name: String,
-        /// What is wrong with it.
-        fault: Box<window12::Fault>,
-    },
-
-    /// A file whose packed matrices cannot be found.
-    #[error("{}: {fault}", path.display())]
-    PackedFile {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        fault: window12::FileFault,
-    },
-
-    /// A checkpoint that cannot be converted.
+    /// A file that cannot be used.
     #[error(transparent)]
-    Convert(#[from] ConvertError),
+    File(#[from] FileError),
+
+    /// A router configuration that cannot be used.
+    #[error(transparent)]
+    Gate(#[from] ConfigError),
 
     /// No kernel instance serves the request, or the one asked for does not.
     #[error("cannot serve {request}: {reason}; `plan::List` shows every instance with its verdict")]
@@ -421,6 +306,59 @@ pub enum Error {
     #[error("this projection was prepared by another engine: prepare the weights with the engine that runs them")]
     ForeignProjection,
 
+    /// A number of tokens that a projection was not prepared for.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the projection was prepared for m = {} to {} tokens, and this call has {m}: name a range that holds all numbers of tokens to come \
+         (`PrepareOptions::m`)",
+        prepared.start(),
+        prepared.end()
+    )]
+    NotPrepared {
+        /// Tokens of the call.
+        m: usize,
+        /// Those that the kernels were loaded for.
+        prepared: RangeInclusive<usize>,
+    },
+
+    /// A range of tokens with no number in it.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "weights were to be prepared for m = {} to {} tokens, which is no number at all: name the least number of tokens first, \
+         as in 1..=32 (`PrepareOptions::m`)",
+        m.start(),
+        m.end()
+    )]
+    EmptyTokenRange {
+        /// The range.
+        m: RangeInclusive<usize>,
+    },
+
+    /// A row-major copy of weights that have none.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "a row-major copy was asked for (`RowMajorCopy::Keep`) of {} weights; only BF16 weights have one: ask for that format \
+         (`PackFormat::Bf16`), or for no copy, as packed weights serve any number of tokens",
+        format.name()
+    )]
+    NoRowMajor {
+        /// The format that the weights are kept in.
+        format: crate::instances::Format,
+    },
+
+    /// A kernel that is not loaded.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the kernel {kernel} is not loaded, and a launch loads nothing: load its family, {family}, ahead of the launch \
+         (`Kernels::prepare`, `Kernels::load`, or `Engine::prepare`)"
+    )]
+    NotLoaded {
+        /// The kernel.
+        kernel: &'static str,
+        /// Its family.
+        family: &'static str,
+    },
+
     /// A driver call that failed; on the emulated device, with the full story of the fault behind it.
     #[cfg(feature = "cuda")]
     #[error("failed to {call}: {name} (CUDA error {code}){}", story.as_ref().map_or(String::new(), |story| format!(": {story}")))]
@@ -434,23 +372,4 @@ pub enum Error {
         /// What the emulator has to say about it.
         story: Option<String>,
     },
-}
-
-/// The candidates of an error message, cut where there are many.
-fn list(dimensions: usize, names: &[String]) -> String {
-    const SHOWN: usize = 12;
-    let kind = if dimensions == 1 {
-        "one-dimensional"
-    } else {
-        "two-dimensional"
-    };
-    match names.len() {
-        0 => format!("it holds no {kind} tensor"),
-        len if len <= SHOWN => format!("its {kind} tensors are: {}", names.join(", ")),
-        len => format!(
-            "its {kind} tensors include: {} … ({} more)",
-            names[..SHOWN].join(", "),
-            len - SHOWN
-        ),
-    }
 }

@@ -1,6 +1,6 @@
 //! The shapes that `verify` and `bench` run.
 
-use crate::router::{RouterConfig, Score};
+use crate::gate::{RouterConfig, Score};
 use crate::{Result, Shape};
 
 /// One projection to run.
@@ -48,7 +48,8 @@ pub struct ChainCase {
 pub enum Suite {
     /// Small and odd shapes: seconds, even on the emulator.
     Small,
-    /// The dense layers and the router of the model that the kernels are tuned for, at every batch size that must be fast.
+    /// The dense layers and the router of the model that the kernels are tuned for, at every batch size that must be
+    /// fast.
     Muse,
 }
 

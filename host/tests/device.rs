@@ -1,8 +1,12 @@
 //! The engine's promises, on whichever driver the run has: what it checks, and what it leaves alone.
 
 use hopper_proj::cust::context::CurrentContext;
+use hopper_proj::formats::Weights;
 use hopper_proj::raw::{self, Overlap};
-use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, reference};
+use hopper_proj::{
+    Dtype, Engine, EngineOptions, Error, PrepareOptions, Projection, RowMajorCopy, Shape, bf16, reference,
+};
+use rayon::prelude::*;
 
 fn engine() -> Engine {
     Engine::new(EngineOptions::default()).unwrap()
@@ -14,10 +18,20 @@ fn values(len: usize) -> Vec<bf16> {
         .collect()
 }
 
+/// BF16 weights on the device, for any number of tokens.
+fn prepare(engine: &Engine, weights: &[bf16], shape: Shape) -> Result<Projection, Error> {
+    engine.prepare(Weights::bf16(weights, shape)?, &PrepareOptions::tokens(1..=usize::MAX))
+}
+
+/// The same from bytes.
+fn prepare_bytes(engine: &Engine, weights: &[u8], dtype: Dtype, shape: Shape) -> Result<Projection, Error> {
+    engine.prepare(Weights::bytes(weights, dtype, shape)?, &PrepareOptions::default())
+}
+
 fn check(engine: &Engine, n: usize, k: usize, m: usize) {
     let shape = Shape::new(n, k).unwrap();
     let (weights, x) = (values(n * k), values(m * k));
-    let projection = engine.prepare(&weights, shape).unwrap();
+    let projection = prepare(engine, &weights, shape).unwrap();
     let stream = engine.stream().unwrap();
     let x_device = engine.upload(&x).unwrap();
     let mut y = engine.upload(&vec![bf16::NAN; m * n]).unwrap();
@@ -42,7 +56,7 @@ fn slices_of_buffers_and_unaligned_x_work() {
     let (n, k, m) = (24, 128, 2);
     let shape = Shape::new(n, k).unwrap();
     let (weights, x) = (values(n * k), values(m * k + 1));
-    let projection = engine.prepare(&weights, shape).unwrap();
+    let projection = prepare(&engine, &weights, shape).unwrap();
     let stream = engine.stream().unwrap();
     let all = engine.upload(&x).unwrap();
     let x_device = all.index(1..m * k + 1);
@@ -54,12 +68,35 @@ fn slices_of_buffers_and_unaligned_x_work() {
     assert!(reference::relative_error(&engine.download(&y).unwrap(), &expected) <= reference::TOLERANCE);
 }
 
+/// Packing waits for threads of the pool, and these may wait for a family to be loaded: neither must hold up the other.
+#[test]
+fn layers_are_prepared_on_all_threads_of_a_pool() {
+    let shape = Shape::new(32, 64).unwrap();
+    let weights = values(32 * 64);
+    for _ in 0..8 {
+        let engine = engine();
+        let prepare = || {
+            engine.make_current().unwrap();
+            let options = PrepareOptions::tokens(64..=64).row_major(RowMajorCopy::Never);
+            engine
+                .prepare(Weights::bf16(&weights, shape).unwrap(), &options)
+                .unwrap();
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(prepare);
+            (0..rayon::current_num_threads())
+                .into_par_iter()
+                .for_each(|_| prepare());
+        });
+    }
+}
+
 /// A thread of a pool that waits for a launch must not take up another launch meanwhile: it would wait for itself.
 #[test]
 fn launches_come_from_all_threads_of_a_pool() {
     let engine = engine();
     let shape = Shape::new(2048, 64).unwrap();
-    let projection = engine.prepare(&values(2048 * 64), shape).unwrap();
+    let projection = prepare(&engine, &values(2048 * 64), shape).unwrap();
     let x = engine.upload(&values(64)).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
     for _ in 0..8 {
@@ -82,7 +119,7 @@ fn arguments_are_checked() {
     let engine = engine();
     let stream = engine.stream().unwrap();
     let shape = Shape::new(3, 8).unwrap();
-    let projection = engine.prepare(&values(24), shape).unwrap();
+    let projection = prepare(&engine, &values(24), shape).unwrap();
     let x = engine.upload(&values(16)).unwrap();
     let mut y = engine.upload(&values(6)).unwrap();
     let short = engine.project(&projection, &x, 1, &mut y, &stream).unwrap_err();
@@ -112,7 +149,10 @@ fn arguments_are_checked() {
         ),
         "{short}"
     );
-    assert!(matches!(engine.prepare(&values(23), shape), Err(Error::Length { .. })));
+    assert!(matches!(
+        prepare(&engine, &values(23), shape),
+        Err(Error::Length { .. })
+    ));
 
     let mut inside = x.index(0..6);
     let err = engine.project(&projection, &x, 2, &mut inside, &stream).unwrap_err();
@@ -133,7 +173,7 @@ fn arguments_are_checked() {
 fn no_tokens_do_nothing() {
     let engine = engine();
     let stream = engine.stream().unwrap();
-    let projection = engine.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    let projection = prepare(&engine, &values(24), Shape::new(3, 8).unwrap()).unwrap();
     let some = engine.upload(&values(1)).unwrap();
     let (none, mut y) = (some.index(0..0), some.index(0..0));
     engine.project(&projection, &none, 0, &mut y, &stream).unwrap();
@@ -148,23 +188,25 @@ fn bytes_of_any_alignment_prepare_and_other_types_are_refused() {
     let mut bytes = vec![0];
     bytes.extend(values(6).iter().flat_map(|v| v.to_le_bytes()));
     assert_eq!(
-        engine.prepare_bytes(&bytes[1..], Dtype::Bf16, shape).unwrap().shape(),
+        prepare_bytes(&engine, &bytes[1..], Dtype::Bf16, shape).unwrap().shape(),
         shape
     );
     assert_eq!(
-        engine.prepare_bytes(&bytes[..12], Dtype::Bf16, shape).unwrap().bytes(),
+        prepare_bytes(&engine, &bytes[..12], Dtype::Bf16, shape)
+            .unwrap()
+            .bytes(),
         2048
     );
     assert!(matches!(
-        engine.prepare_bytes(&bytes, Dtype::Bf16, shape),
+        prepare_bytes(&engine, &bytes, Dtype::Bf16, shape),
         Err(Error::Length { .. })
     ));
     assert!(matches!(
-        engine.prepare_bytes(&[0; 24], Dtype::F32, shape),
+        prepare_bytes(&engine, &[0; 24], Dtype::F32, shape),
         Err(Error::Fp32Weights)
     ));
     assert!(matches!(
-        engine.prepare_bytes(&bytes[1..], Dtype::F16, shape),
+        prepare_bytes(&engine, &bytes[1..], Dtype::F16, shape),
         Err(Error::NeedsCast { given: Dtype::F16 })
     ));
 }
@@ -172,7 +214,7 @@ fn bytes_of_any_alignment_prepare_and_other_types_are_refused() {
 #[test]
 fn threads_must_make_the_context_current_and_calls_leave_it_alone() {
     let engine = engine();
-    let projection = engine.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    let projection = prepare(&engine, &values(24), Shape::new(3, 8).unwrap()).unwrap();
     std::thread::spawn(move || {
         assert!(matches!(engine.stream(), Err(Error::WrongContext)));
         assert!(matches!(engine.upload(&values(1)), Err(Error::WrongContext)));
@@ -191,7 +233,7 @@ fn threads_must_make_the_context_current_and_calls_leave_it_alone() {
 #[test]
 fn a_projection_belongs_to_its_engine() {
     let (one, other) = (engine(), engine());
-    let projection = one.prepare(&values(24), Shape::new(3, 8).unwrap()).unwrap();
+    let projection = prepare(&one, &values(24), Shape::new(3, 8).unwrap()).unwrap();
     let stream = other.stream().unwrap();
     let x = other.upload(&values(8)).unwrap();
     let mut y = other.upload(&values(3)).unwrap();
@@ -221,23 +263,26 @@ fn unreadable_ptx_is_explained() {
 fn readers_read_what_they_are_given() {
     let engine = engine();
     let stream = engine.stream().unwrap();
-    let projection = engine.prepare(&values(64 * 256), Shape::new(64, 256).unwrap()).unwrap();
-    for floor in hopper_proj::instances::FLOOR_READ {
-        let mut out = engine.zeroed(engine.floor_ctas(floor) as usize * floor.warps).unwrap();
+    let projection = prepare(&engine, &values(64 * 256), Shape::new(64, 256).unwrap()).unwrap();
+    engine.prepare_readers().unwrap();
+    for reader in hopper_proj::instances::STREAM_READ {
+        let mut out = engine
+            .zeroed(engine.reader_ctas(reader) as usize * reader.warps)
+            .unwrap();
         engine
-            .floor_read(floor, &projection, &mut out, &stream, Overlap::Programmatic)
+            .stream_read(reader, &projection, &mut out, &stream, Overlap::Programmatic)
             .unwrap();
         engine.synchronize(&stream).unwrap();
         // The exclusive or of all words does not depend on who read which.
         let read = out.as_host_vec().unwrap().iter().fold(0, |all, word| all ^ word);
-        let packed = hopper_proj::weights::bf16::pack(&values(64 * 256), projection.shape()).unwrap();
+        let packed = hopper_proj::formats::bf16::pack(&values(64 * 256), projection.shape()).unwrap();
         let expected = packed.as_chunks::<2>().0.iter().fold(0, |all, [low, high]| {
             all ^ (u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16)
         });
-        assert_eq!(read, expected, "{}", floor.name);
+        assert_eq!(read, expected, "{}", reader.name);
         let mut short = out.index(1..out.len());
         assert!(matches!(
-            engine.floor_read(floor, &projection, &mut short, &stream, Overlap::None),
+            engine.stream_read(reader, &projection, &mut short, &stream, Overlap::None),
             Err(Error::Length { .. })
         ));
     }

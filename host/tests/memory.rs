@@ -1,7 +1,8 @@
 //! How much memory a conversion takes. One test, so that nothing else happens in its process.
 #![cfg(target_os = "linux")]
 
-use hopper_proj::convert::{self, PackFormat, PackOptions};
+use hopper_proj::formats::PackFormat;
+use hopper_proj::io::convert::{self, PackOptions};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! A ring of bulk copies: stages in shared memory, each with the mbarrier that tells when its bytes have landed.
+//! A ring of bulk copies: stages in shared memory, each with the mbarrier that tells when its bytes have landed (PTX
+//! ISA §9.7.9.25 `cp.async.bulk`, §9.7.13.15 `mbarrier`).
 
 use cuda_std::shared::SharedAddr;
 use cuda_std::{bulk_copy, mbarrier};
@@ -29,6 +30,10 @@ impl Ring {
     }
 
     /// Readies the mbarriers. One thread does it, before any other use and ordered before the other readers'.
+    ///
+    /// # Safety
+    ///
+    /// The barriers lie in a part of shared memory that nothing else uses, and one thread calls it, once.
     #[inline(always)]
     pub(crate) unsafe fn init(&self) {
         for stage in 0..self.stages {
@@ -39,6 +44,10 @@ impl Ring {
     }
 
     /// Announces `bytes` for `stage`, which [`Ring::copy`] then brings.
+    ///
+    /// # Safety
+    ///
+    /// The ring is initialised, every reader has left the stage, and one thread announces it once for a turn.
     #[inline(always)]
     pub(crate) unsafe fn expect(&self, stage: u32, bytes: u32) {
         // SAFETY: `init` came before.
@@ -46,10 +55,15 @@ impl Ring {
     }
 
     /// Starts a copy of `bytes` from global `from` to `offset` of `stage`.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are announced for the stage. `from` is readable, `from` and `offset` are 16-byte aligned, and `bytes`
+    /// is a multiple of 16 that the stage has room for.
     #[inline(always)]
     pub(crate) unsafe fn copy(&self, stage: u32, offset: u32, from: u64, bytes: u32) {
         let to = self.data + stage * self.chunk_bytes + offset;
-        // SAFETY: the caller gives a readable source and a stage that every reader has left, and has announced the bytes.
+        // SAFETY: the source is readable and the stage free, its bytes are announced, and all is 16-byte aligned.
         unsafe { bulk_copy::global_to_shared(to, from, bytes, self.barriers + stage * 8) };
     }
 
@@ -60,6 +74,10 @@ impl Ring {
     }
 
     /// Waits until the bytes of the present stage have landed and returns where they lie.
+    ///
+    /// # Safety
+    ///
+    /// The ring is initialised, and what the stage waits for has been announced or will be.
     #[inline(always)]
     pub(crate) unsafe fn wait(&self) -> SharedAddr {
         // SAFETY: `init` came before.

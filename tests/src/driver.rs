@@ -1,4 +1,5 @@
-//! The driver API as its C functions, for tests that speak to the driver itself: contexts of their own, modules, launches.
+//! The driver API as its C functions, for tests that speak to the driver itself: contexts of their own, modules,
+//! launches.
 
 use crate::shipped;
 use hopper_cuda_driver::{Choice, ffi, select};
@@ -164,17 +165,20 @@ impl Launch {
     /// The kernel takes one parameter of the argument's size.
     pub unsafe fn run<T>(&self, function: Function, argument: &T) -> u32 {
         let [x, y] = self.grid;
-        // SAFETY: as the caller promises.
+        // SAFETY: the one parameter is the argument, whose size is the parameter's; it lives until the call returns,
+        // which copies it.
         unsafe { self.run_on([x, y, 1], function, &[(&raw const *argument).cast()]) }
     }
 
-    /// Launches a kernel of these by-value parameters over this grid, in place of the launch's own, and returns the launch's own code.
+    /// Launches a kernel of these by-value parameters over this grid, in place of the launch's own, and returns the
+    /// launch's own code.
     ///
     /// # Safety
     ///
     /// The kernel takes these parameters.
     pub unsafe fn run_on(&self, grid: [u32; 3], function: Function, parameters: &[*const c_void]) -> u32 {
-        // SAFETY: as the caller promises.
+        // SAFETY: each pointer is to a parameter of the kernel, in its order; the null stream is one that every context
+        // has.
         unsafe { self.run_in(null_mut(), grid, function, parameters) }
     }
 
@@ -210,13 +214,14 @@ impl Launch {
         // SAFETY: takes a handle and numbers. Should it fail, the launch does.
         unsafe { ffi::cuFuncSetAttribute(function.0, most, self.shared as i32) };
         let mut parameters: Vec<*mut c_void> = parameters.iter().map(|parameter| parameter.cast_mut()).collect();
-        // SAFETY: the configuration, its attributes and the parameters outlive the call, which copies them; the rest is promised.
+        // SAFETY: the configuration and its attributes are locals that outlive the call; the driver reads as many
+        // parameters as the kernel declares, and each pointer is to one of them.
         unsafe { ffi::cuLaunchKernelEx(&raw const config, function.0, parameters.as_mut_ptr(), null_mut()) }
     }
 }
 
-/// The tensor map of BF16 values at `address`: its sizes, innermost first, the bytes between neighbours along each axis but the innermost,
-/// and the box of a copy, which lies swizzled over 128 bytes.
+/// The tensor map of BF16 values at `address`: its sizes, innermost first, the bytes between neighbours along each axis
+/// but the innermost, and the box of a copy, which lies swizzled over 128 bytes.
 pub fn tensor_map(address: ffi::CUdeviceptr, sizes: &[u64], strides: &[u64], copied: &[u32]) -> ffi::CUtensorMap {
     assert!(sizes.len() == strides.len() + 1 && sizes.len() == copied.len());
     let mut map = ffi::CUtensorMap::default();

@@ -8,8 +8,8 @@ const COMMON: std::ops::Range<u16> = 114..128;
 /// Exponents that it lacks, as none of them is as frequent as a common one, or 0.
 const RARE: std::ops::Range<u16> = 60..110;
 
-/// Weights of which about this share is rare: there are 14 common exponents in 7 pairs, and rare ones in 25 pairs, so with
-/// all weights rare the palette still holds 7 of the 25.
+/// Weights of which about this share is rare: there are 14 common exponents in 7 pairs, and rare ones in 25 pairs, so
+/// with all weights rare the palette still holds 7 of the 25.
 pub fn weights(values: &mut Values, len: usize, rate: f64) -> Vec<bf16> {
     let words = values.words(2 * len);
     let (dice, bits) = words.split_at(len);

@@ -1,4 +1,5 @@
-//! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error bounds.
+//! What the behaviour tests in `tests/` share: an open device, random values, buffers between guard words, error
+//! bounds.
 
 pub mod chain;
 pub mod driver;
@@ -7,13 +8,16 @@ pub mod product;
 pub mod route;
 pub mod router;
 
-use hopper_proj::convert::PackFormat;
+use approx::abs_diff_ne;
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::instances::{Format, Gemv};
+use hopper_proj::formats::{PackFormat, Weights};
+use hopper_proj::instances::{Family, Format, Gemv};
 use hopper_proj::plan::Kernel;
 use hopper_proj::raw::{self, Overlap};
-use hopper_proj::{DriverChoice, Engine, EngineOptions, Projection, Result, Shape, bf16, reference};
+use hopper_proj::{
+    DriverChoice, Engine, EngineOptions, PrepareOptions, Projection, Result, RowMajorCopy, Shape, bf16, reference,
+};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use std::sync::OnceLock;
@@ -28,8 +32,10 @@ pub fn data(name: &str) -> std::path::PathBuf {
     folder.join(name)
 }
 
-/// Unwritten memory: a NaN that no kernel produces.
-pub const POISON: u16 = 0xffff;
+/// Every byte of unwritten memory.
+pub const UNWRITTEN: u8 = 0xff;
+/// An unwritten BF16 value: a NaN that no kernel produces.
+pub const POISON: u16 = u16::from_ne_bytes([UNWRITTEN; 2]);
 /// Poisoned values before and after every buffer. Odd, so that `y` starts at no multiple of 4 bytes.
 pub const GUARD: usize = 37;
 
@@ -76,6 +82,24 @@ impl Values {
     }
 }
 
+/// Options for calls of any number of tokens.
+pub fn any_tokens() -> PrepareOptions {
+    PrepareOptions::tokens(1..=usize::MAX)
+}
+
+/// BF16 weights on the device, for any number of tokens.
+pub fn prepare(engine: &Engine, weights: &[bf16], shape: Shape) -> Result<Projection> {
+    engine.prepare(Weights::bf16(weights, shape)?, &any_tokens())
+}
+
+/// [`prepare`] with a row-major copy.
+pub fn prepare_row_major(engine: &Engine, weights: &[bf16], shape: Shape) -> Result<Projection> {
+    engine.prepare(
+        Weights::bf16(weights, shape)?,
+        &any_tokens().row_major(RowMajorCopy::Keep),
+    )
+}
+
 /// An open device and a stream on it.
 #[derive(Debug)]
 pub struct Device {
@@ -86,7 +110,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// The driver that the run has: as `HOPPER_PROJ_DEVICE` says, else a GPU where there is one, else the emulated device.
+    /// The driver that the run has: as `HOPPER_PROJ_DEVICE` says, else a GPU where there is one, else the emulated
+    /// device.
     pub fn of_the_run() -> Self {
         Self::open(EngineOptions::default())
     }
@@ -114,8 +139,9 @@ impl Device {
             Format::Window12 => PackFormat::Window12,
             Format::Bf16x2 | Format::Bf16x3 => panic!("{} weights are for routers", format.name()),
         };
+        let weights = Weights::bf16(weights, shape).expect("as many weights as the shape says");
         self.engine
-            .prepare_as(weights, shape, format)
+            .prepare(weights, &any_tokens().format(format))
             .expect("weights go to the device")
     }
 
@@ -128,12 +154,14 @@ impl Device {
 
     /// Runs one projection and returns `y`, having made sure that nothing around it was written.
     ///
-    /// `x` starts `lead` values behind the start of an allocation. `instance` runs where it is given, else what `plan` chooses.
+    /// `x` starts `lead` values behind the start of an allocation. `instance` runs where it is given, else what `plan`
+    /// chooses.
     pub fn project(
         &self,
         instance: Option<&'static Gemv>,
         projection: &Projection,
-        (x, lead): (&[bf16], usize),
+        x: &[bf16],
+        lead: usize,
         m: usize,
     ) -> Result<Vec<bf16>> {
         let x = self.fenced(x, lead);
@@ -166,8 +194,8 @@ impl Device {
     }
 }
 
-/// Where the first value of an `x` must not and need not lie for an instance: wide loads want multiples of 16 bytes, narrow ones
-/// take any address.
+/// Where the first value of an `x` must not and need not lie for an instance: wide loads want multiples of 16 bytes,
+/// narrow ones take any address.
 pub fn lead(instance: &Gemv) -> usize {
     if instance.x_values == 8 { 8 } else { 1 }
 }
@@ -201,9 +229,9 @@ pub fn bits(values: &[bf16]) -> Vec<u16> {
 
 /// Holds finite results against FP64, as a whole and one by one; says what is wrong.
 ///
-/// One by one, a result may be off by half a unit in the last of BF16's eight places, and by what FP32 sums may lose before that: each
-/// of the at most K/16 + 64 additions that a term goes through, one 2⁻²² of the sum of all magnitudes, which leaves room for
-/// tensor cores that cut bits off instead of rounding.
+/// One by one, a result may be off by half a unit in the last of BF16's eight places, and by what FP32 sums may lose
+/// before that: each of the at most K/16 + 64 additions that a term goes through, one 2⁻²² of the sum of all
+/// magnitudes, which leaves room for tensor cores that cut bits off instead of rounding.
 pub fn check(y: &[bf16], x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> std::result::Result<(), String> {
     let exact = reference::project(x, w, shape, m).map_err(|err| err.to_string())?;
     let magnitudes =
@@ -213,13 +241,12 @@ pub fn check(y: &[bf16], x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> std:
     for (at, ((y, r), s)) in y.iter().zip(&exact).zip(&total).enumerate() {
         let accumulated = steps * s * 2f64.powi(-22);
         let allowed = (r.abs() + accumulated) * 2f64.powi(-8) + accumulated + f64::from(f32::MIN_POSITIVE);
-        let off = (y.to_f64() - r).abs();
-        // False where y is NaN.
-        let right = off <= allowed;
-        if !right {
+        // Not equal where y is NaN.
+        if abs_diff_ne!(y.to_f64(), *r, epsilon = allowed) {
             let (token, row) = (at / shape.n(), at % shape.n());
             return Err(format!(
-                "{shape}, m = {m}: y[{token}, {row}] is {y}, exactly {r}: off by {off:e}, of {allowed:e} allowed"
+                "{shape}, m = {m}: y[{token}, {row}] is {y}, exactly {r}: off by {:e}, of {allowed:e} allowed",
+                (y.to_f64() - r).abs()
             ));
         }
     }
@@ -235,15 +262,33 @@ pub fn check(y: &[bf16], x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> std:
     }
 }
 
+/// What stands before each kernel in the shipped PTX.
+const EACH: &str = "\t// .globl\t";
+
 /// The shipped PTX with these of its kernels alone, which are much sooner parsed than all.
 pub fn shipped(kernels: &[&str]) -> String {
-    const EACH: &str = "\t// .globl\t";
-    let mut parts = raw::PTX.split(EACH);
-    let header = parts.next().unwrap_or_default().to_owned();
     let wanted = |part: &&str| kernels.iter().any(|name| part.starts_with(&format!("{name}\n")));
-    let kept: Vec<&str> = parts.filter(wanted).collect();
+    let kept: Vec<&str> = parts().filter(wanted).collect();
     assert_eq!(kept.len(), kernels.len(), "the PTX has each of {kernels:?}");
-    kept.into_iter().fold(header, |text, part| text + EACH + part)
+    module(kept.into_iter())
+}
+
+/// All of the shipped PTX, as one module.
+pub fn shipped_whole() -> String {
+    module(parts())
+}
+
+/// These kernels as one module.
+fn module<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    let header = raw::ptx(Family::GemvBf16).split(EACH).next().unwrap_or_default();
+    parts.fold(header.to_owned(), |text, part| text + EACH + part)
+}
+
+/// The text of each shipped kernel, from its name on.
+fn parts() -> impl Iterator<Item = &'static str> {
+    Family::ALL
+        .into_iter()
+        .flat_map(|family| raw::ptx(family).split(EACH).skip(1))
 }
 
 #[cfg(test)]

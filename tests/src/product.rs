@@ -1,19 +1,19 @@
 //! Matrix products for many tokens, launched as they are, in the context that is current.
 
 use crate::driver::{self, Function, Launch, Module, OwnContext};
+use crate::{GUARD, UNWRITTEN};
 use hopper_cuda_driver::emulated::{self, Counters};
 use hopper_cuda_driver::ffi;
 use hopper_proj::bf16;
+use hopper_proj::formats::{bf16 as packing, window12};
+use hopper_proj::instances::formats::window12::STARTS_AFTER;
 use hopper_proj::instances::{
-    Format, GateArgs, Gemm, GemmArgs, JoinArgs, Loads, PlainGemmArgs, STARTS_AFTER, Score, UnitGemmArgs,
+    FallbackGemmArgs, Format, GateArgs, Gemm, GemmArgs, Loads, PackedGemmArgs, Score, SplitKArgs,
 };
-use hopper_proj::weights::{bf16 as packing, window12};
 use std::ffi::c_void;
 
-/// Bytes of NaNs around every operand and of poison around every result. No multiple of 16, so that plain loads meet odd addresses.
-const GUARD: usize = 38;
-/// Unwritten memory, a NaN that no kernel produces.
-const POISON: u8 = 0xff;
+/// Bytes around every operand and every result: no multiple of 16, so that masked loads meet odd addresses.
+const GUARD_BYTES: usize = GUARD * size_of::<bf16>();
 
 /// What is multiplied: `x` is `[m, k]`, each term of the weights `[n, k]`.
 #[derive(Debug)]
@@ -62,14 +62,14 @@ impl Division {
 
     /// CTAs per cluster.
     fn ctas(&self, instance: &Gemm) -> usize {
-        self.cluster * instance.sharing
+        self.cluster * instance.multicast
     }
 }
 
 /// The parts of K that clusters of an instance can have.
 pub fn clusters(instance: &Gemm) -> Vec<usize> {
     let sizes = [1, 2, 4, 8].into_iter();
-    sizes.filter(|parts| parts * instance.sharing <= 8).collect()
+    sizes.filter(|parts| parts * instance.multicast <= 8).collect()
 }
 
 /// The code of a failed call, and the story.
@@ -83,7 +83,7 @@ pub struct Product<'a> {
     division: Division,
     function: Function,
     maps: [ffi::CUtensorMap; 2],
-    args: PlainGemmArgs,
+    args: FallbackGemmArgs,
     units: Option<Packed>,
     x: Region,
     row_major: u64,
@@ -139,8 +139,8 @@ impl Packed {
         }
     }
 
-    fn args(&self, gemm: GemmArgs) -> UnitGemmArgs {
-        UnitGemmArgs {
+    fn args(&self, gemm: GemmArgs) -> PackedGemmArgs {
+        PackedGemmArgs {
             weights: self.units.address(),
             starts: self.starts,
             exceptions: self.exceptions,
@@ -162,7 +162,7 @@ struct Region {
 impl Region {
     /// A copy of these bytes, `lead` bytes behind the start of an allocation.
     fn new(bytes: &[u8], lead: usize) -> Self {
-        let whole = [&vec![POISON; lead], bytes, &[POISON; GUARD]].concat();
+        let whole = [&vec![UNWRITTEN; lead], bytes, &[UNWRITTEN; GUARD_BYTES]].concat();
         Region {
             start: driver::memory(&whole),
             lead,
@@ -176,11 +176,11 @@ impl Region {
 
     /// Its bytes, having made sure that the guards are as they were.
     fn read(&self) -> Result<Vec<u8>, Failure> {
-        let whole = driver::read(self.start, self.lead + self.len + GUARD).map_err(failure)?;
+        let whole = driver::read(self.start, self.lead + self.len + GUARD_BYTES).map_err(failure)?;
         let (before, rest) = whole.split_at(self.lead);
         let (bytes, behind) = rest.split_at(self.len);
         assert!(
-            before.iter().chain(behind).all(|&byte| byte == POISON),
+            before.iter().chain(behind).all(|&byte| byte == UNWRITTEN),
             "guards were written"
         );
         Ok(bytes.to_vec())
@@ -197,7 +197,7 @@ impl Region {
     }
 
     fn poison(&self) {
-        driver::write(self.address(), &vec![POISON; self.len]);
+        driver::write(self.address(), &vec![UNWRITTEN; self.len]);
     }
 }
 
@@ -224,34 +224,34 @@ fn weight_map(instance: &Gemm, address: u64, sizes: [usize; 3], stride: usize) -
 }
 
 impl<'a> Product<'a> {
-    /// Takes the instance's kernel and puts the operands into device memory: with NaNs behind every row, and at odd addresses where plain
-    /// loads take them.
+    /// Takes the instance's kernel and puts the operands into device memory: with NaNs behind every row, and at odd
+    /// addresses where plain loads take them.
     pub fn new(function: Function, instance: &'static Gemm, operands: &'a Operands, division: Division) -> Self {
         let Operands { m, n, k, .. } = *operands;
         let (lead, stride) = match instance.loads {
-            Loads::Tensor | Loads::Units(_) => (48, k.next_multiple_of(8) + 8),
-            Loads::Plain if k % 2 == 0 => (16, k.next_multiple_of(8)),
-            Loads::Plain => (GUARD, k + 3),
+            Loads::Tma | Loads::Packed(_) => (48, k.next_multiple_of(8) + 8),
+            Loads::Masked if k % 2 == 0 => (16, k.next_multiple_of(8)),
+            Loads::Masked => (GUARD_BYTES, k + 3),
         };
         let x = Region::new(&rows(&operands.x, k, stride), lead);
         let weights: Vec<u8> = operands.terms.iter().flat_map(|term| rows(term, k, stride)).collect();
         let weights = Region::new(&weights, lead);
         let maps = match instance.loads {
-            Loads::Plain => [ffi::CUtensorMap::default(); 2],
-            Loads::Units(_) => [
+            Loads::Masked => [ffi::CUtensorMap::default(); 2],
+            Loads::Packed(_) => [
                 x_map(instance, x.address(), [k, m], stride),
                 ffi::CUtensorMap::default(),
             ],
-            Loads::Tensor => [
+            Loads::Tma => [
                 x_map(instance, x.address(), [k, m], stride),
                 weight_map(instance, weights.address(), [k, n, instance.terms], stride),
             ],
         };
         let units = match instance.loads {
-            Loads::Units(format) => Some(Packed::new(format, operands)),
-            Loads::Tensor | Loads::Plain => None,
+            Loads::Packed(format) => Some(Packed::new(format, operands)),
+            Loads::Tma | Loads::Masked => None,
         };
-        let result = |bytes: usize, lead: usize| Region::new(&vec![POISON; bytes], lead);
+        let result = |bytes: usize, lead: usize| Region::new(&vec![UNWRITTEN; bytes], lead);
         // A vector store needs alignment that a result need not have.
         let y = result(
             m * n * if division.fp32 { 4 } else { 2 },
@@ -261,7 +261,7 @@ impl<'a> Product<'a> {
         let chosen = result(m * division.top_k * 4, 12);
         let sums = Region::new(
             &if division.serial {
-                vec![POISON; division.slices * m * n * 4]
+                vec![UNWRITTEN; division.slices * m * n * 4]
             } else {
                 vec![0; m * n * 4]
             },
@@ -274,7 +274,7 @@ impl<'a> Product<'a> {
         let factors = operands.factors.as_ref().map_or(0, |factors| {
             driver::memory(&factors.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
         });
-        let args = PlainGemmArgs {
+        let args = FallbackGemmArgs {
             x: x.address(),
             x_stride: stride as u64,
             weights: weights.address(),
@@ -286,7 +286,7 @@ impl<'a> Product<'a> {
                 n: n as u32,
                 k: k as u32,
                 y_fp32: u32::from(division.fp32),
-                join: JoinArgs {
+                split_k: SplitKArgs {
                     sums: sums.address(),
                     counters: counters.address(),
                     scales: factors,
@@ -348,7 +348,8 @@ impl<'a> Product<'a> {
         self.units.map_or(self.row_major, |packed| packed.units.start)
     }
 
-    /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what there is not.
+    /// The allocations of packed units, of where their exceptions start, and of these: addresses, or zeros for what
+    /// there is not.
     pub fn packed_memory(&self) -> [u64; 3] {
         self.units
             .map_or([0; 3], |packed| [packed.units.start, packed.starts, packed.exceptions])
@@ -388,7 +389,7 @@ impl<'a> Product<'a> {
         let units = self.units.map(|units| units.args(self.args.gemm));
         let parameters = match (instance.loads, &units) {
             (_, Some(units)) => vec![x, pointer(units)],
-            (Loads::Plain, None) => vec![pointer(&self.args)],
+            (Loads::Masked, None) => vec![pointer(&self.args)],
             (_, None) => vec![x, weights, pointer(&self.args.gemm)],
         };
         // SAFETY: these are the parameters of kernels that load in this way.
@@ -422,8 +423,8 @@ impl<'a> Product<'a> {
     }
 }
 
-/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing that matters here,
-/// and may be predicated; a wait ends at once.
+/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing
+/// that matters here, and may be predicated; a wait ends at once.
 pub fn without(text: &str, mnemonic: &str, which: usize) -> String {
     let instead = match mnemonic {
         "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
@@ -437,8 +438,8 @@ pub fn without(text: &str, mnemonic: &str, which: usize) -> String {
     format!("{}{instead}{}", &text[..start], &text[end + 1..])
 }
 
-/// Tokens, rows and columns of the two products of a [`chain`]: each CTA of the second has more chunks than the ring has stages, and comes through
-/// every unrolled copy of the loops.
+/// Tokens, rows and columns of the two products of a [`chain`]: each CTA of the second has more chunks than the ring
+/// has stages, and comes through every unrolled copy of the loops.
 pub fn chain_sizes(instance: &Gemm) -> [[usize; 3]; 2] {
     let between = 2 * 64 * (2 * instance.stages + 1);
     [[40, between, 64], [40, 24, between]]

@@ -1,15 +1,15 @@
 //! Raw launches of the routers for few tokens, with everything around their results held against what must not change.
 
 use crate::driver::{self, Function, Launch, Module};
-use crate::{shape, shipped};
+use crate::{UNWRITTEN, shape, shipped};
 use hopper_cuda_driver::emulated;
 use hopper_proj::bf16;
+use hopper_proj::formats::split::Split;
 use hopper_proj::instances::{
-    BIAS_ON_LOGITS, GateArgs, Gemv, GemvArgs, JoinArgs, RENORMALIZE, RouteArgs, SOFTMAX_OVER_TOPK,
+    BIAS_ON_LOGITS, GateArgs, Gemv, GemvArgs, RENORMALIZE, RouteArgs, SOFTMAX_OVER_TOPK, SplitKArgs,
 };
 use hopper_proj::raw::NO_GATE;
-use hopper_proj::router::{Bias, BiasOn, RouterConfig};
-use hopper_proj::weights::split::Split;
+use hopper_proj::{Bias, BiasOn, RouterConfig};
 
 /// A router in the current context.
 #[derive(Clone, Copy, Debug)]
@@ -76,9 +76,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect()
 }
 
-/// A byte that no result consists of.
-const UNWRITTEN: u8 = 0xff;
-/// Bytes of it behind each result.
+/// Unwritten bytes behind each result.
 const BEHIND: usize = 64;
 
 impl RawRouter {
@@ -114,7 +112,8 @@ impl RawRouter {
         }
     }
 
-    /// Runs one call; the code and the story where it fails. x starts where its instance lets it, with a gap between tokens.
+    /// Runs one call; the code and the story where it fails. x starts where its instance lets it, with a gap between
+    /// tokens.
     pub fn try_run(&self, x: &[bf16], m: usize, call: Call<'_>) -> Result<Routed, (u32, String)> {
         assert!(
             m <= self.most_tokens && x.len() == m * self.k,
@@ -147,13 +146,13 @@ impl RawRouter {
                 k: self.k as u32,
                 y_fp32: 1,
             },
-            join: JoinArgs {
+            split_k: SplitKArgs {
                 sums: self.sums,
                 counters: self.counters,
                 scales: self.factors,
                 slices: 1,
                 serial: 1,
-                gate: gate_args(call.config, self.experts, (mask, ids, weights)),
+                gate: gate_args(call.config, self.experts, mask, ids, weights),
             },
         };
         let grid = self.instance.grid(m, self.experts).expect("a grid");
@@ -206,11 +205,7 @@ impl RawRouter {
 }
 
 /// A gate's arguments for addresses of the mask, the ids and the weights.
-pub fn gate_args(
-    config: Option<&RouterConfig>,
-    experts: usize,
-    (token_mask, ids, weights): (u64, u64, u64),
-) -> GateArgs {
+pub fn gate_args(config: Option<&RouterConfig>, experts: usize, token_mask: u64, ids: u64, weights: u64) -> GateArgs {
     let Some(config) = config else {
         return NO_GATE;
     };

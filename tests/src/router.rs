@@ -1,15 +1,13 @@
 //! What the tests of routers share: runs between guard words, and how results are held against FP64.
 
-use crate::Device;
+use crate::{Device, GUARD};
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
 use hopper_proj::reference::gate::{self, Seen};
-use hopper_proj::router::{Choices, Gate, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
+use hopper_proj::{Choices, Gate, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::{Result, bf16};
 
-/// Unwritten memory: a NaN that no kernel makes, and no id.
-const POISON: u32 = 0xffde_adff;
-/// Poisoned values before and after every result. Odd, so that results start at no multiple of 8 bytes.
-const GUARD: usize = 37;
+/// Unwritten words of results: a NaN that no kernel makes, and no id, as -1 is one.
+const UNWRITTEN_WORD: u32 = 0xffde_adff;
 
 /// What a router gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +36,7 @@ struct Fenced<T: DeviceCopy> {
 
 impl<T: DeviceCopy + bytemuck::Pod> Fenced<T> {
     fn new(len: usize) -> Self {
-        let whole = vec![POISON; len + 2 * GUARD];
+        let whole = vec![UNWRITTEN_WORD; len + 2 * GUARD];
         let whole = DeviceBuffer::from_slice(bytemuck::cast_slice(&whole)).expect("memory");
         Fenced { whole, len }
     }
@@ -54,11 +52,11 @@ impl<T: DeviceCopy + bytemuck::Pod> Fenced<T> {
         let (before, rest) = words.split_at(GUARD);
         let (result, after) = rest.split_at(self.len);
         assert!(
-            before.iter().chain(after).all(|&word| word == POISON),
+            before.iter().chain(after).all(|&word| word == UNWRITTEN_WORD),
             "values around a result were written"
         );
         assert!(
-            result.iter().all(|&word| word != POISON),
+            result.iter().all(|&word| word != UNWRITTEN_WORD),
             "a value of a result was not written"
         );
         values[GUARD..GUARD + self.len].to_vec()
@@ -178,8 +176,8 @@ impl Device {
     }
 }
 
-/// A router whose logits are given: expert e of token t gets `logits[t][e]`, exactly. Its weights are the logits, and each token asks for
-/// one column of them. A token of which all logits are NaN is a token of NaNs.
+/// A router whose logits are given: expert e of token t gets `logits[t][e]`, exactly. Its weights are the logits, and
+/// each token asks for one column of them. A token of which all logits are NaN is a token of NaNs.
 #[derive(Debug)]
 pub struct Given {
     experts: usize,

@@ -1,8 +1,9 @@
 //! The shipped kernels with one step taken out of their PTX: every step is needed, and the emulator says so.
 
 use hopper_cuda_driver::{Choice, emulated, select};
-use hopper_proj::instances::{FLOOR_READ, Floor, FloorArgs, GEMV_BF16, Gemv, GemvArgs};
-use hopper_proj::{bf16, plan, weights};
+use hopper_proj::instances::formats::bf16::GEMV_BF16;
+use hopper_proj::instances::{Gemv, GemvArgs, STREAM_READ, StreamRead, StreamReadArgs};
+use hopper_proj::{bf16, formats, plan};
 use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
 use hopper_proj_tests::{Values, bits, check, shape, shipped};
 
@@ -38,14 +39,15 @@ impl Chain {
         }
     }
 
-    /// Runs y = x · Wᵀ with the kernel of this text in a new context, then z = y · Vᵀ right behind it; the code and the story, or y and z.
+    /// Runs y = x · Wᵀ with the kernel of this text in a new context, then z = y · Vᵀ right behind it; the code and the
+    /// story, or y and z.
     fn run(&self, ptx: &str, seed: Option<u64>) -> Result<[Vec<bf16>; 2], (u32, String)> {
         let _context = OwnContext::new();
         emulated::set_seed(seed);
         let instance = self.instance;
         let function = Module::load(ptx).function(instance.name);
         let bytes = |values: &[bf16]| -> Vec<u8> { bits(values).iter().flat_map(|v| v.to_le_bytes()).collect() };
-        let packed = |w: &[bf16], k| driver::memory(&bytes(&weights::bf16::pack(w, shape(self.n, k)).unwrap()));
+        let packed = |w: &[bf16], k| driver::memory(&bytes(&formats::bf16::pack(w, shape(self.n, k)).unwrap()));
         let x = driver::memory(&bytes(&self.x));
         let [y, z] = [(); 2].map(|()| driver::memory(&vec![0xff; M * self.n * 2]));
         for (x, weights, y, k) in [
@@ -84,7 +86,8 @@ impl Chain {
         Ok([read(y)?, read(z)?])
     }
 
-    /// Fails unless a run of this text fails as it must, in every interleaving: with one of these codes, and a story of one of these kinds.
+    /// Fails unless a run of this text fails as it must, in every interleaving: with one of these codes, and a story of
+    /// one of these kinds.
     fn must_fail(&self, ptx: &str, without: &str, codes: &[u32], kinds: &[&str]) {
         let name = self.instance.name;
         for seed in SEEDS {
@@ -100,7 +103,8 @@ impl Chain {
     }
 }
 
-/// The text with one statement replaced: of those that start with this mnemonic the `which`-th, from the last backwards where negative.
+/// The text with one statement replaced: of those that start with this mnemonic the `which`-th, from the last backwards
+/// where negative.
 fn replaced(text: &str, mnemonic: &str, which: isize, to: &str) -> String {
     let places: Vec<usize> = text.match_indices(mnemonic).map(|(at, _)| at).collect();
     let index = if which < 0 {
@@ -215,14 +219,14 @@ fn no_ordering_statement_of_any_instance_can_go() {
     }
 }
 
-/// Runs a reader of this text over more chunks than its ring has stages, in a new context, and once more right behind; the code and the
-/// story where it fails.
-fn read(floor: &'static Floor, ptx: &str, seed: Option<u64>) -> Result<(), (u32, String)> {
+/// Runs a reader of this text over more chunks than its ring has stages, in a new context, and once more right behind;
+/// the code and the story where it fails.
+fn read(floor: &'static StreamRead, ptx: &str, seed: Option<u64>) -> Result<(), (u32, String)> {
     let _context = OwnContext::new();
     emulated::set_seed(seed);
     let function = Module::load(ptx).function(floor.name);
     let bytes = (2 * floor.stages + 1) * floor.chunk_bytes();
-    let args = FloorArgs {
+    let args = StreamReadArgs {
         data: driver::memory(&vec![1; bytes]),
         bytes: bytes as u64,
         out: driver::memory(&vec![0; floor.warps * 4]),
@@ -235,7 +239,7 @@ fn read(floor: &'static Floor, ptx: &str, seed: Option<u64>) -> Result<(), (u32,
         overlaps: true,
     };
     for _ in 0..2 {
-        // SAFETY: every reader takes `FloorArgs`.
+        // SAFETY: every reader takes `StreamReadArgs`.
         match unsafe { launch.run(function, &args) } {
             0 => {}
             code => return Err((code, emulated::last_fault().unwrap_or_default())),
@@ -250,7 +254,7 @@ fn read(floor: &'static Floor, ptx: &str, seed: Option<u64>) -> Result<(), (u32,
 #[test]
 fn no_ordering_statement_of_any_reader_can_go() {
     select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-    for floor in FLOOR_READ {
+    for floor in STREAM_READ {
         let whole = shipped(&[floor.name]);
         for mnemonic in [
             "mbarrier.init",

@@ -1,13 +1,15 @@
-//! Kernels of choice, as those ask for them who measure kernels: each gives the right result, and one that does not fit is refused.
+//! Kernels of choice, as those ask for them who measure kernels: each gives the right result, and one that does not fit
+//! is refused.
 
+use hopper_proj::bf16;
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
-use hopper_proj::instances::{BF16_UNIT_GEMM, Format, GEMM, Gemm, PLAIN_GEMM};
+use hopper_proj::instances::formats::bf16::{BF16_PACKED_GEMM, ROUTE_BF16};
+use hopper_proj::instances::{FALLBACK_GEMM, Format, GEMM, Gemm};
 use hopper_proj::plan::{Division, Kernel};
 use hopper_proj::raw::Overlap;
 use hopper_proj::reference::{self, LOGITS_TOLERANCE};
-use hopper_proj::router::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj::{bf16, instances};
-use hopper_proj_tests::{Device, Values, check, shape};
+use hopper_proj::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj_tests::{Device, Values, check, prepare, prepare_row_major, shape};
 
 /// Kernels of one request that are run; there are hundreds of divisions of a product.
 const SHOWN: usize = 12;
@@ -18,8 +20,8 @@ fn projections_are_right_by_every_kernel_of_choice() {
     let engine = &device.engine;
     let (shape, stream) = (shape(80, 320), &device.stream);
     let weights = values.bf16(80 * 320);
-    let many = engine.prepare_for_many(&weights, shape).unwrap();
-    let plain = engine.prepare(&weights, shape).unwrap();
+    let many = prepare_row_major(engine, &weights, shape).unwrap();
+    let plain = prepare(engine, &weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
     for (projection, m, kinds) in [
         (&many, 9, &["gemv_bf16_", "gemm_bf16_sm90_"][..]),
@@ -31,7 +33,7 @@ fn projections_are_right_by_every_kernel_of_choice() {
     ] {
         let x = values.bf16(m * 320);
         let x_there = engine.upload(&x).unwrap();
-        let kernels = engine.choices(projection, &x_there, m);
+        let kernels = engine.choices(projection, &x_there, m).unwrap();
         let starts = |kernel: &Kernel, kind: &str| kernel.name().starts_with(kind);
         assert!(
             kernels
@@ -99,19 +101,19 @@ fn kernels_for_other_numbers_of_tokens_are_right_all_the_same() {
     let engine = &device.engine;
     let (shape, stream) = (shape(40, 136), &device.stream);
     let weights = values.bf16(40 * 136);
-    let projection = engine.prepare_for_many(&weights, shape).unwrap();
+    let projection = prepare_row_major(engine, &weights, shape).unwrap();
     let product = |table: &'static [Gemm]| Kernel::Gemm(Division::whole(&table[0]));
     for (kernel, m) in [
-        (product(PLAIN_GEMM), 3),
-        (product(PLAIN_GEMM), 40),
-        (product(BF16_UNIT_GEMM), 8),
-        (product(BF16_UNIT_GEMM), 40),
+        (product(FALLBACK_GEMM), 3),
+        (product(FALLBACK_GEMM), 40),
+        (product(BF16_PACKED_GEMM), 8),
+        (product(BF16_PACKED_GEMM), 40),
         (Kernel::Gemv(&Format::Bf16.gemvs()[0]), 40),
     ] {
         let x = values.bf16(m * 136);
         let x_there = engine.upload(&x).unwrap();
         let mut y = engine.upload(&vec![bf16::NAN; m * 40]).unwrap();
-        assert!(!engine.choices(&projection, &x_there, m).contains(&kernel));
+        assert!(!engine.choices(&projection, &x_there, m).unwrap().contains(&kernel));
         let plan = engine.plan_by(&kernel, &projection, &x_there, m).unwrap();
         engine
             .project_as(plan.as_ref(), &projection, &x_there, m, &mut y, stream, Overlap::None)
@@ -127,13 +129,13 @@ fn a_kernel_for_something_else_is_refused() {
     let engine = &device.engine;
     let shape = shape(16, 64);
     let weights = values.bf16(16 * 64);
-    let projection = engine.prepare_for_many(&weights, shape).unwrap();
+    let projection = prepare_row_major(engine, &weights, shape).unwrap();
     let packed = device.prepare(Format::Window12, &weights, shape);
-    let plain = engine.prepare(&weights, shape).unwrap();
+    let plain = prepare(engine, &weights, shape).unwrap();
     let x = engine.upload(&values.bf16(41 * 64)).unwrap();
     let product = Kernel::Gemm(Division::whole(&GEMM[0]));
     let few = Kernel::Gemv(&Format::Bf16.gemvs()[0]);
-    let router = Kernel::Gemv(&instances::ROUTE_BF16[0]);
+    let router = Kernel::Gemv(&ROUTE_BF16[0]);
     for (kernel, projection, first, m, words) in [
         (product, &packed, 0, 40, "another format"),
         (product, &plain, 0, 40, "no copy is kept"),
@@ -149,5 +151,5 @@ fn a_kernel_for_something_else_is_refused() {
     }
     let none = x.index(0..0);
     assert_eq!(engine.plan_by(&few, &projection, &none, 0).unwrap(), None);
-    assert!(engine.choices(&projection, &none, 0).is_empty());
+    assert!(engine.choices(&projection, &none, 0).unwrap().is_empty());
 }

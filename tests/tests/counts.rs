@@ -1,9 +1,9 @@
 //! What a projection moves, as the emulator counts it: weights once, x seldom, y once, no bank conflicts.
 
 use hopper_proj::cust::memory::DeviceBuffer;
+use hopper_proj::formats::window12;
 use hopper_proj::instances::Format;
-use hopper_proj::raw::{Overlap, Weights};
-use hopper_proj::weights::window12;
+use hopper_proj::raw::{DeviceWeights, Overlap};
 use hopper_proj::{Shape, bf16};
 use hopper_proj_tests::{Device, Values, shape};
 
@@ -40,7 +40,7 @@ fn reads_weights_once(format: Format) {
     for (m, kind, most) in ROWS {
         let x = engine.upload(&values.bf16(m * k)).unwrap();
         let mut y = DeviceBuffer::from_slice(&vec![0u16; m * n]).unwrap();
-        let kernels = engine.choices(&projection, &x, m);
+        let kernels = engine.choices(&projection, &x, m).unwrap();
         let kernel = kernels.iter().find(|kernel| kernel.name().starts_with(kind)).unwrap();
         let plan = engine.plan_by(kernel, &projection, &x, m).unwrap();
         engine.take_counters().unwrap();
@@ -63,7 +63,7 @@ fn reads_weights_once(format: Format) {
         assert_eq!(weights.read_bytes as usize, projection.unit_bytes(), "m = {m}");
         assert_eq!(projection.unit_bytes(), n / 16 * (k / 64) * format.unit_bytes());
         let (mut buffers, mut apart) = (3, 0);
-        if let Weights::Window12 { starts, exceptions, .. } = projection.weights() {
+        if let DeviceWeights::Window12(window12::OnDevice { starts, exceptions, .. }) = projection.weights() {
             let found = exceptions_of(&weights_in, shape(n, k));
             assert!(found > 0, "the weights have exceptions to count");
             // A GEMV deals them out; each part of K of a product looks through those of its row blocks, 32 at a time.
@@ -100,7 +100,8 @@ fn reads_weights_once(format: Format) {
         println!("m = {m}: bank conflicts: {loads} extra passes of loads, {stores} of stores");
         assert_eq!((loads, stores), (0, 0), "m = {m}: bank conflicts");
 
-        // One tensor-core instruction per step of a unit: of a warp for a block of 8 tokens, or of its warpgroup for all.
+        // One tensor-core instruction per step of a unit: of a warp for a block of 8 tokens, or of its warpgroup for
+        // all.
         let fragments = (n / 16 * (k / 64) * 4) as u64;
         if kind == "gemm_" {
             assert_eq!(counters.count("wgmma.mma_async"), fragments, "m = {m}");

@@ -1,21 +1,26 @@
 //! The library's promises around a projection: sizes, streams, contexts, slices, what it refuses.
 
-use hopper_proj::checkpoint::{Cast, Checkpoint};
+use approx::assert_abs_diff_eq;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::{Stream, StreamFlags};
-use hopper_proj::instances::{Format, GEMV_BF16};
-use hopper_proj::raw::{Kernels, Output, Overlap, Weights};
-use hopper_proj::{Dtype, Engine, EngineOptions, Error, Shape, bf16, weights};
+use hopper_proj::formats::Weights;
+use hopper_proj::instances::{Format, formats::bf16::GEMV_BF16};
+use hopper_proj::io::checkpoint::{Cast, Checkpoint};
+use hopper_proj::plan::{Op, Workload};
+use hopper_proj::raw::{DeviceWeights, Kernels, Output, Overlap, Queue};
+use hopper_proj::{Dtype, Engine, EngineOptions, Error, Projection, Shape, bf16, formats};
 use hopper_proj_tests::chain::{Chain, layers};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, POISON, Values, bits, check, data, poisoned, shape};
+use hopper_proj_tests::{
+    Device, POISON, Values, any_tokens, bits, check, data, poisoned, prepare, prepare_row_major, shape,
+};
 
 #[test]
 fn no_tokens_are_no_work() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let engine = &device.engine;
     let shape = shape(33, 64);
-    let projection = engine.prepare(&values.bf16(33 * 64), shape).unwrap();
+    let projection = prepare(engine, &values.bf16(33 * 64), shape).unwrap();
     let (x, whole) = (engine.upload(&[]).unwrap(), poisoned(8));
     engine
         .project(&projection, &x, 0, &mut whole.index(4..4), &device.stream)
@@ -31,25 +36,26 @@ fn many_tokens_are_walked() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let shape = shape(50, 200);
     let w = values.bf16(50 * 200);
-    let projection = device.engine.prepare(&w, shape).unwrap();
+    let projection = prepare(&device.engine, &w, shape).unwrap();
     for m in [33, 64, 100] {
         // Wide loads of x and, one value further, narrow ones.
         for lead in [8, 9] {
             let x = values.bf16(m * 200);
-            let y = device.project(None, &projection, (&x, lead), m).unwrap();
+            let y = device.project(None, &projection, &x, lead, m).unwrap();
             check(&y, &x, &w, shape, m).unwrap();
         }
     }
 }
 
-/// With weights for it, many tokens are one matrix product, by tensor copies or, where x lies at odd addresses, by plain loads.
+/// With weights for it, many tokens are one matrix product, by tensor copies or, where x lies at odd addresses, by
+/// plain loads.
 #[test]
 fn many_tokens_are_one_product_where_the_weights_are_kept_for_it() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     for (n, k) in [(200, 512), (77, 203)] {
         let shape = shape(n, k);
         let w = values.bf16(n * k);
-        let projection = device.engine.prepare_for_many(&w, shape).unwrap();
+        let projection = prepare_row_major(&device.engine, &w, shape).unwrap();
         for (m, lead) in [(32, 8), (33, 8), (33, 1), (128, 8), (200, 8)] {
             let x = values.bf16(m * k);
             let kernel = device
@@ -58,7 +64,7 @@ fn many_tokens_are_one_product_where_the_weights_are_kept_for_it() {
             let (kernel, plain) = (kernel.unwrap().unwrap(), lead == 1 || k % 8 != 0);
             assert!(m <= 32 || kernel.starts_with("gemm_bf16_"), "{kernel}");
             assert_eq!(kernel.contains("_plain_"), m > 32 && plain, "{kernel}");
-            let y = device.project(None, &projection, (&x, lead), m).unwrap();
+            let y = device.project(None, &projection, &x, lead, m).unwrap();
             check(&y, &x, &w, shape, m).unwrap();
         }
         let x = device.engine.upload(&values.bf16(40 * k)).unwrap();
@@ -76,11 +82,9 @@ fn what_does_not_fit_is_refused_in_words() {
     let device = Device::of_the_run();
     let (engine, stream) = (&device.engine, &device.stream);
     let shape = shape(3, 5);
-    let projection = engine.prepare(&[bf16::ONE; 15], shape).unwrap();
-    let other = Engine::new(EngineOptions::default())
-        .unwrap()
-        .prepare(&[bf16::ONE; 15], shape)
-        .unwrap();
+    let projection = prepare(engine, &[bf16::ONE; 15], shape).unwrap();
+    let another = Engine::new(EngineOptions::default()).unwrap();
+    let other = prepare(&another, &[bf16::ONE; 15], shape).unwrap();
     let project =
         |projection, x: usize, m, y: usize| engine.project(projection, &poisoned(x), m, &mut poisoned(y), stream);
     let of_another_m = |m| {
@@ -122,19 +126,19 @@ fn what_does_not_fit_is_refused_in_words() {
         (project(&other, 10, 2, 6), "prepared by another engine"),
         (of_another_m(40), "the plan was made for another request"),
         (
-            engine.prepare(&[bf16::ONE; 14], shape).map(drop),
+            prepare(engine, &[bf16::ONE; 14], shape).map(drop),
             "the weights holds 14 elements, but [3, 5] needs exactly 15",
         ),
         (
-            engine.prepare_bytes(&bytes, Dtype::F32, shape).map(drop),
+            prepare_bytes(engine, &bytes, Dtype::F32, shape).map(drop),
             "weights are F32; a projection computes with BF16",
         ),
         (
-            engine.prepare_bytes(&bytes[..30], Dtype::F16, shape).map(drop),
+            prepare_bytes(engine, &bytes[..30], Dtype::F16, shape).map(drop),
             "weights are F16; this build computes with BF16",
         ),
         (
-            engine.prepare_bytes(&bytes, Dtype::Bf16, shape).map(drop),
+            prepare_bytes(engine, &bytes, Dtype::Bf16, shape).map(drop),
             "60 elements, but [3, 10] needs exactly 30",
         ),
         (
@@ -152,15 +156,19 @@ fn what_does_not_fit_is_refused_in_words() {
     engine.synchronize(stream).unwrap();
 }
 
+fn prepare_bytes(engine: &Engine, weights: &[u8], dtype: Dtype, shape: Shape) -> Result<Projection, Error> {
+    engine.prepare(Weights::bytes(weights, dtype, shape)?, &any_tokens())
+}
+
 #[test]
 fn bytes_of_weights_may_start_anywhere() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let shape = shape(19, 70);
     let (w, x) = (values.bf16(19 * 70), values.bf16(70));
     let bytes: Vec<u8> = [0].into_iter().chain(w.iter().flat_map(|v| v.to_le_bytes())).collect();
-    let run = |projection| device.project(None, &projection, (&x, 8), 1).unwrap();
-    let from_values = run(device.engine.prepare(&w, shape).unwrap());
-    let from_bytes = run(device.engine.prepare_bytes(&bytes[1..], Dtype::Bf16, shape).unwrap());
+    let run = |projection| device.project(None, &projection, &x, 8, 1).unwrap();
+    let from_values = run(prepare(&device.engine, &w, shape).unwrap());
+    let from_bytes = run(prepare_bytes(&device.engine, &bytes[1..], Dtype::Bf16, shape).unwrap());
     assert_eq!(bits(&from_values), bits(&from_bytes));
 }
 
@@ -170,8 +178,8 @@ fn thousands_of_tokens_are_one_call() {
     let (shape, m) = (shape(24, 72), 8192);
     let (w, x) = (values.bf16(24 * 72), values.bf16(m * 72));
     let projections = [
-        device.engine.prepare(&w, shape).unwrap(),
-        device.engine.prepare_for_many(&w, shape).unwrap(),
+        prepare(&device.engine, &w, shape).unwrap(),
+        prepare_row_major(&device.engine, &w, shape).unwrap(),
         device.prepare(Format::Window12, &w, shape),
     ];
     // Whole rows of 16 bytes, and rows for which there may be plain loads alone, or a walk.
@@ -179,7 +187,7 @@ fn thousands_of_tokens_are_one_call() {
         .iter()
         .flat_map(|projection| [(projection, 8), (projection, 1)])
     {
-        let y = device.project(None, projection, (&x, lead), m).unwrap();
+        let y = device.project(None, projection, &x, lead, m).unwrap();
         check(&y, &x, &w, shape, m).unwrap();
     }
 }
@@ -189,7 +197,7 @@ fn thousands_of_tokens_are_one_call() {
 fn a_chain_on_one_stream_waits_for_what_it_reads() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let layers = layers(&mut values, &[96, 200, 72, 130], |w, shape| {
-        device.engine.prepare(w, shape)
+        prepare(&device.engine, w, shape)
     });
     for m in [1, 8, 13, 32] {
         let mut chain = Chain::new(&layers, m);
@@ -206,19 +214,37 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     Device::of_the_run();
     let context = OwnContext::new();
     let current = driver::current();
-    let kernels = Kernels::load().unwrap();
+    let kernels = Kernels::new().unwrap();
     let (shape, m) = (shape(40, 72), 9);
+    let workload = Workload {
+        op: Op::Project,
+        format: Format::Bf16,
+        shape,
+        row_major: false,
+        m: m..=m,
+    };
     let (w, x) = (values.bf16(40 * 72), values.bf16(m * 72));
-    let packed = weights::bf16::pack(&w, shape).unwrap();
+    let packed = formats::bf16::pack(&w, shape).unwrap();
     let upload = |values: &[bf16]| DeviceBuffer::from_slice(&bits(values)).unwrap();
     let (packed, x_there, y_there) = (upload(&packed), upload(&x), poisoned(m * 40));
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let address = |buffer: &DeviceBuffer<u16>| buffer.as_device_ptr().as_raw();
-    let operands = |x: u64, units: u64, y: u64| (x, Weights::Bf16 { units }, Output::Bf16(y));
-    let pointers = operands(address(&x_there), address(&packed), address(&y_there));
+    // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need; or refused
+    // before a launch.
+    let project = |x: u64, units: u64, y: u64, overlap| unsafe {
+        let weights = DeviceWeights::Bf16(formats::bf16::OnDevice { units, terms: 1 });
+        let queue = Queue {
+            stream: stream.as_inner(),
+            overlap,
+        };
+        kernels.project(x, weights, Output::Bf16(y), shape, m, queue)
+    };
+    let (x_at, packed_at, y_at) = (address(&x_there), address(&packed), address(&y_there));
+    let err = project(x_at, packed_at, y_at, Overlap::None).unwrap_err();
+    assert!(matches!(err, Error::NotLoaded { .. }), "{err}");
+    kernels.prepare(&workload).unwrap();
     for overlap in [Overlap::None, Overlap::Programmatic] {
-        // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need.
-        unsafe { kernels.project(pointers, shape, m, stream.as_inner(), overlap) }.unwrap();
+        project(x_at, packed_at, y_at, overlap).unwrap();
     }
     stream.synchronize().unwrap();
     let y: Vec<bf16> = y_there
@@ -229,22 +255,12 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         .collect();
     check(&y, &x, &w, shape, m).unwrap();
     assert_eq!(driver::current(), current);
-    for (pointers, words) in [
-        (
-            operands(address(&x_there) + 1, address(&packed), address(&y_there)),
-            "x is",
-        ),
-        (
-            operands(address(&x_there), address(&packed) + 8, address(&y_there)),
-            "the packed weights is",
-        ),
-        (
-            operands(address(&x_there), address(&packed), address(&y_there) + 1),
-            "y is",
-        ),
+    for (x, packed, y, words) in [
+        (x_at + 1, packed_at, y_at, "x is"),
+        (x_at, packed_at + 8, y_at, "the packed weights is"),
+        (x_at, packed_at, y_at + 1, "y is"),
     ] {
-        // SAFETY: refused before anything is launched.
-        let err = unsafe { kernels.project(pointers, shape, m, stream.as_inner(), Overlap::None) }.unwrap_err();
+        let err = project(x, packed, y, Overlap::None).unwrap_err();
         assert!(err.to_string().starts_with(words), "{err}");
     }
     // What lives in the context goes before it does.
@@ -264,8 +280,8 @@ fn a_slice_of_the_weights_gives_that_slice_of_the_result() {
     // One instance for all: each sum then has one order, whatever the rows around it.
     let instance = Some(&GEMV_BF16[0]);
     let run = |w: &[bf16], (n, k), x: &[bf16]| {
-        let projection = device.engine.prepare(w, shape(n, k)).unwrap();
-        device.project(instance, &projection, (x, 8), m).unwrap()
+        let projection = prepare(&device.engine, w, shape(n, k)).unwrap();
+        device.project(instance, &projection, x, 8, m).unwrap()
     };
     let y = run(&w, (n, k), &x);
 
@@ -288,8 +304,9 @@ fn a_slice_of_the_weights_gives_that_slice_of_the_result() {
         check(&y, &x, &part, shape(n, cols.len()), m).unwrap();
         sum.iter_mut().zip(&y).for_each(|(sum, y)| *sum += y.to_f64());
     }
-    let close = |(y, sum): (&bf16, &f64)| (y.to_f64() - sum).abs() <= 0.02 * (1.0 + sum.abs());
-    assert!(y.iter().zip(&sum).all(close));
+    for (y, sum) in y.iter().zip(sum) {
+        assert_abs_diff_eq!(y.to_f64(), sum, epsilon = 0.02 * (1.0 + sum.abs()));
+    }
 }
 
 #[test]
@@ -298,8 +315,8 @@ fn calls_leave_the_current_context_alone() {
     let (engine, stream) = (&device.engine, &device.stream);
     let own = driver::current();
     let shape = shape(3, 5);
-    let projection = engine.prepare(&[bf16::ONE; 15], shape).unwrap();
-    let spare = engine.prepare(&[bf16::ONE; 15], shape).unwrap();
+    let projection = prepare(engine, &[bf16::ONE; 15], shape).unwrap();
+    let spare = prepare(engine, &[bf16::ONE; 15], shape).unwrap();
     let (x, mut y) = (engine.upload(&[bf16::ONE; 5]).unwrap(), poisoned(3));
     engine.project(&projection, &x, 1, &mut y, stream).unwrap();
     engine.take_counters().unwrap();
@@ -311,7 +328,7 @@ fn calls_leave_the_current_context_alone() {
     assert_ne!(there, own);
     let refused = [
         engine.project(&projection, &x, 1, &mut y, stream),
-        engine.prepare(&[bf16::ONE; 15], shape).map(drop),
+        prepare(engine, &[bf16::ONE; 15], shape).map(drop),
         engine.upload(&[bf16::ONE]).map(drop),
         engine.download(&y).map(drop),
         engine.stream().map(drop),
@@ -335,14 +352,14 @@ fn engines_and_threads_work_side_by_side() {
     let shape = shape(48, 136);
     let shared = Device::of_the_run();
     let weights = Values::fresh().bf16(48 * 136);
-    let projection = shared.engine.prepare(&weights, shape).unwrap();
+    let projection = prepare(&shared.engine, &weights, shape).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (engine, weights, projection) = (&shared.engine, &weights, &projection);
             scope.spawn(move || {
                 let mut values = Values::fixed(thread);
                 let own = Engine::new(EngineOptions::default()).unwrap();
-                let own_projection = own.prepare(weights, shape).unwrap();
+                let own_projection = prepare(&own, weights, shape).unwrap();
                 for m in [1, 3, 8, 17] {
                     for (engine, projection) in [(engine, projection), (&own, &own_projection)] {
                         engine.make_current().unwrap();
@@ -351,7 +368,7 @@ fn engines_and_threads_work_side_by_side() {
                             stream: engine.stream().unwrap(),
                         };
                         let x = values.bf16(m * 136);
-                        let y = device.project(None, projection, (&x, 8), m).unwrap();
+                        let y = device.project(None, projection, &x, 8, m).unwrap();
                         check(&y, &x, weights, shape, m).unwrap();
                     }
                 }

@@ -1,5 +1,6 @@
-//! Planted faults: a few lines of PTX that do one wrong thing each. Every one must come back through the driver API as CUDA's own
-//! code, end its context and no other, and be told of in full. Always on the emulator: a GPU would not notice most of them.
+//! Planted faults: a few lines of PTX that do one wrong thing each. Every one must come back through the driver API as
+//! CUDA's own code, end its context and no other, and be told of in full. Always on the emulator: a GPU would not
+//! notice most of them.
 
 use hopper_cuda_driver::{emulated, ffi};
 use hopper_proj_tests::driver::{self, Launch, Module, OwnContext, emulated_device};
@@ -27,8 +28,9 @@ fn launch(launch: Launch, module: Module, kernel: &str, buffer: u64) {
     assert_eq!(unsafe { launch.run(module.function(kernel), &buffer) }, 0, "{kernel}");
 }
 
-/// A kernel around `body`. What is wrong is done by thread 37 of CTA 2, for which `%mine` holds; `%one` is thread 5 of the same
-/// CTA. `%buffer` and `%shared` are addresses of global and shared memory, the latter with `%barrier` at its start.
+/// A kernel around `body`. What is wrong is done by thread 37 of CTA 2, for which `%mine` holds; `%one` is thread 5 of
+/// the same CTA. `%buffer` and `%shared` are addresses of global and shared memory, the latter with `%barrier` at its
+/// start.
 fn kernel(name: &str, body: &str) -> String {
     format!(
         "
@@ -99,8 +101,8 @@ const CLUSTER_BARRIER: &str = "
     barrier.cluster.wait.aligned;
 ";
 
-/// A name, CTAs per cluster, what the kernel does, and what is wrong with it; nothing is wrong with some, which stand beside those
-/// that differ from them by one step.
+/// A name, CTAs per cluster, what the kernel does, and what is wrong with it; nothing is wrong with some, which stand
+/// beside those that differ from them by one step.
 fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
     let copy = |then: &str| COPY.replace("// {copy}", "") + then + "\nDONE:";
     let bounds = |at| expected(ILLEGAL_ADDRESS, "access out of bounds", at);
@@ -192,7 +194,8 @@ fn cases() -> Vec<(&'static str, u32, String, Option<Expected>)> {
             COPY.replace("// {copy}", "").replace("@!%mine bra DONE;", "@!%mine bra SYNC;")
                 + WAIT
                 + "SYNC: @%one ld.shared.u32 %a, [%shared]; // here",
-            // Nothing orders the two: the read may come before, while or after the copy lands, and is wrong in each case.
+            // Nothing orders the two: the read may come before, while or after the copy lands, and is wrong in each
+            // case.
             expected(LAUNCH_FAILED, "", "CTA (2, 0, 0), warp 0, lane 5"),
         ),
         (

@@ -1,8 +1,8 @@
-//! Kernels of others between a router's calls. A file of its own, as the last of them ends the device's context; on the emulator, which
-//! tells a race that need not happen.
+//! Kernels of others between a router's calls. A file of its own, as the last of them ends the device's context; on the
+//! emulator, which tells a race that need not happen.
 
 use hopper_proj::reference::gate;
-use hopper_proj::router::{Choices, Router, RouterConfig, Score, Tokens};
+use hopper_proj::{Choices, Router, RouterConfig, Score, Tokens};
 use hopper_proj::{Error, Result};
 use hopper_proj_tests::driver::{Launch, Module};
 use hopper_proj_tests::{Device, Values, here, there};

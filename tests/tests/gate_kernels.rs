@@ -1,12 +1,14 @@
 //! The gate at its edges, by raw launches of the routers for few tokens, against the FP64 reference.
 //!
-//! Weights of three terms and an x of ones and zeros make any FP32 logits come out exactly, so that what is compared is the gate alone.
+//! Weights of three terms and an x of ones and zeros make any FP32 logits come out exactly, so that what is compared is
+//! the gate alone.
 
+use approx::abs_diff_eq;
 use hopper_cuda_driver::{Choice, emulated, select};
 use hopper_proj::bf16;
 use hopper_proj::instances::{Format, Gemv, Score};
 use hopper_proj::reference::gate;
-use hopper_proj::router::{BiasOn, RouterConfig};
+use hopper_proj::{BiasOn, RouterConfig};
 use hopper_proj_tests::Values;
 use hopper_proj_tests::driver::{Module, OwnContext};
 use hopper_proj_tests::route::{Call, RawRouter, Routed};
@@ -191,8 +193,11 @@ fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
     let least = 1e-37 / if config.renormalize { sum.clamp(1e-20, 1.0) } else { 1.0 };
     for (&found, &expected) in routed.weights.iter().zip(&expected) {
         let allowed = error * cancelled * (expected.abs() + most) + least;
-        let off = (f64::from(found) - expected).abs();
-        assert!(off <= allowed, "weight {found:e}, exactly {expected:e}: {}", what());
+        assert!(
+            abs_diff_eq!(f64::from(found), expected, epsilon = allowed),
+            "weight {found:e}, exactly {expected:e}: {}",
+            what()
+        );
     }
 }
 
@@ -299,8 +304,11 @@ fn scores_keep_their_relative_accuracy() {
                 let ids: Vec<usize> = routed.ids.iter().map(|&id| id as usize).collect();
                 let expected = gate::weigh(&exact, &gate, &ids).unwrap();
                 for ((found, expected), id) in routed.weights.iter().zip(expected).zip(ids) {
-                    let error = (f64::from(*found) / expected - 1.0).abs();
-                    assert!(error < 1e-6, "{score:?} of {}: {found:e}, off by {error:e}", logits[id]);
+                    assert!(
+                        abs_diff_eq!(f64::from(*found), expected, epsilon = 1e-6 * expected),
+                        "{score:?} of {}: {found:e}, exactly {expected:e}",
+                        logits[id]
+                    );
                 }
             }
         }
@@ -361,8 +369,11 @@ fn dividing_by_the_sum_costs_the_least_scores_no_bits() {
             let ids: Vec<usize> = routed.ids.iter().map(|&id| id as usize).collect();
             let expected = gate::weigh(&exact, &config.gate(EACH).unwrap(), &ids).unwrap();
             for ((found, expected), id) in routed.weights.iter().zip(expected).zip(ids) {
-                let error = (f64::from(*found) / expected - 1.0).abs();
-                assert!(error < 1.5e-6, "of {}: {found:e}, off by {error:e}", logits[id]);
+                assert!(
+                    abs_diff_eq!(f64::from(*found), expected, epsilon = 1.5e-6 * expected),
+                    "of {}: {found:e}, exactly {expected:e}",
+                    logits[id]
+                );
             }
         }
     }

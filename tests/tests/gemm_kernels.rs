@@ -1,9 +1,9 @@
 //! Matrix products for many tokens: every compiled instance, in every division of the work, over ragged shapes.
 
 use hopper_cuda_driver::emulated;
-use hopper_proj::instances::{Gemm, Loads, Purpose, gemms};
+use hopper_proj::formats::split::Split;
+use hopper_proj::instances::{Gemm, Loads, Op, gemms};
 use hopper_proj::reference;
-use hopper_proj::weights::split::Split;
 use hopper_proj_tests::driver::{Function, Module, OwnContext, emulated_device};
 use hopper_proj_tests::product::{Division, Operands, Product, chain, chain_sizes, clusters, without};
 use hopper_proj_tests::{Values, shape, shipped};
@@ -126,8 +126,8 @@ fn large_products_over_several_tiles() {
     }
 }
 
-/// The tensor cores cut off what they should round, always towards zero: sums of 8192 columns stay accurate because they are put together
-/// from short parts.
+/// The tensor cores cut off what they should round, always towards zero: sums of 8192 columns stay accurate because
+/// they are put together from short parts.
 #[test]
 fn long_sums_of_fp32_weights_stay_accurate() {
     emulated_device();
@@ -163,7 +163,7 @@ fn long_sums_of_fp32_weights_stay_accurate() {
 fn a_gate_takes_joined_logits() {
     emulated_device();
     let mut values = Values::fresh();
-    for instance in gemms().filter(|instance| instance.purpose == Purpose::Route) {
+    for instance in gemms().filter(|instance| instance.op == Op::Route) {
         let _context = OwnContext::new();
         let function = Function::shipped(instance.name);
         for (cluster, slices, serial) in [(1, 1, true), (4, 1, true), (2, 3, true), (2, 2, false), (8, 4, false)] {
@@ -272,7 +272,8 @@ fn a_second_call_misses_what_the_first_has_not_reset() {
     }
 }
 
-/// Statements that order what warps, CTAs, copies and launches do. The emulator orders the proxies of an mbarrier without their fences.
+/// Statements that order what warps, CTAs, copies and launches do. The emulator orders the proxies of an mbarrier
+/// without their fences.
 const ORDERING: [&str; 12] = [
     "mbarrier.init",
     "mbarrier.arrive.expect_tx",
@@ -328,7 +329,8 @@ fn no_ordering_statement_can_go() {
                         true
                     }
                 };
-                // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong order.
+                // Most are missed at once; one that orders atomics of several CTAs, where these meet in the wrong
+                // order.
                 let missed = is_missed(None) || (1..100).any(|seed| is_missed(Some(seed)));
                 assert!(
                     missed,
@@ -347,7 +349,7 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
     let mut values = Values::fresh();
     for instance in gemms() {
         let _context = OwnContext::new();
-        let (m, n, k) = (instance.tokens(), instance.sharing * instance.rows(), 256);
+        let (m, n, k) = (instance.tokens(), instance.multicast * instance.rows(), 256);
         let operands = operands(&mut values, instance, [m, n, k]);
         let division = Division {
             cluster: 2,
@@ -359,15 +361,15 @@ fn shared_memory_is_accessed_without_bank_conflicts() {
         let conflicts = (counters.load_conflicts, counters.store_conflicts);
         assert_eq!(conflicts, (0, 0), "{}: of loads, of stores", instance.name);
         // One instruction per warp, step of 16 columns and term; for all tokens, or for eight of them.
-        let products = instance.sharing * instance.warps * k / 16 * instance.terms;
+        let products = instance.multicast * instance.warps * k / 16 * instance.terms;
         match instance.loads {
-            Loads::Tensor | Loads::Units(_) => assert_eq!(
+            Loads::Tma | Loads::Packed(_) => assert_eq!(
                 counters.count("wgmma.mma_async") as usize,
                 products,
                 "{}",
                 instance.name
             ),
-            Loads::Plain => assert_eq!(
+            Loads::Masked => assert_eq!(
                 counters.count("mma.sync") as usize,
                 products * m / 8,
                 "{}",

@@ -1,5 +1,5 @@
-//! Matrix products whose CTAs share x: the bits of those that share none, for fewer bytes of x out of L2, and nothing of what orders the CTAs
-//! can go.
+//! Matrix products whose CTAs share x: the bits of those that share none, for fewer bytes of x out of L2, and nothing
+//! of what orders the CTAs can go.
 
 use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{Gemm, Loads, gemms};
@@ -9,7 +9,7 @@ use hopper_proj_tests::product::{Division, Failure, Operands, Product, chain, ch
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn sharing() -> impl Iterator<Item = &'static Gemm> {
-    gemms().filter(|instance| instance.sharing > 1)
+    gemms().filter(|instance| instance.multicast > 1)
 }
 
 /// The instance that differs in sharing nothing.
@@ -17,7 +17,9 @@ fn alone(instance: &Gemm) -> &'static Gemm {
     let like = |other: &&Gemm| {
         let named = Gemm {
             name: other.name,
-            sharing: 1,
+            index: other.index,
+            number: other.number,
+            multicast: 1,
             ..*instance
         };
         **other == named
@@ -41,8 +43,8 @@ fn bits(product: &Product<'_>) -> Result<Vec<u32>, Failure> {
     Ok(product.y()?.into_iter().map(f32::to_bits).collect())
 }
 
-/// Odd rows and columns; rows of less than a tile, of incomplete groups of tiles, of several groups; tokens of less than a CTA's part, and of
-/// several tiles.
+/// Odd rows and columns; rows of less than a tile, of incomplete groups of tiles, of several groups; tokens of less
+/// than a CTA's part, and of several tiles.
 fn sizes(values: &mut Values, instance: &Gemm) -> [[usize; 3]; 4] {
     let (rows, tokens) = (instance.rows(), instance.tokens());
     let k = |values: &mut Values| 2 * values.below(200) + 1;
@@ -53,8 +55,8 @@ fn sizes(values: &mut Values, instance: &Gemm) -> [[usize; 3]; 4] {
             rows + 1 + 2 * values.below(20),
             k(values),
         ],
-        [tokens, (instance.sharing + 1) * rows - 1, k(values)],
-        [33, 2 * instance.sharing * rows, k(values)],
+        [tokens, (instance.multicast + 1) * rows - 1, k(values)],
+        [33, 2 * instance.multicast * rows, k(values)],
     ]
 }
 
@@ -107,7 +109,7 @@ fn shared_tokens_leave_l2_once_per_group() {
     emulated_device();
     let mut values = Values::fresh();
     for instance in sharing() {
-        for tiles in [instance.sharing, instance.sharing + 1] {
+        for tiles in [instance.multicast, instance.multicast + 1] {
             let (m, n, k) = (instance.tokens() + 9, tiles * instance.rows(), 128);
             let operands = operands(&mut values, [m, n, k]);
             let reads = |instance: &'static Gemm| {
@@ -123,7 +125,7 @@ fn shared_tokens_leave_l2_once_per_group() {
             };
             let (shared, weights) = reads(instance);
             let (own, own_weights) = reads(alone(instance));
-            let groups = tiles.div_ceil(instance.sharing);
+            let groups = tiles.div_ceil(instance.multicast);
             assert_eq!(
                 (shared, own),
                 (groups * m * k * 2, tiles * m * k * 2),
@@ -132,10 +134,10 @@ fn shared_tokens_leave_l2_once_per_group() {
             );
             // Of tiles beyond the last row, packed weights are read as the last row block's.
             let spare = match instance.loads {
-                Loads::Units(format) => {
-                    (groups * instance.sharing - tiles) * instance.rows() * k / 1024 * format.unit_bytes()
+                Loads::Packed(format) => {
+                    (groups * instance.multicast - tiles) * instance.rows() * k / 1024 * format.unit_bytes()
                 }
-                Loads::Tensor | Loads::Plain => 0,
+                Loads::Tma | Loads::Masked => 0,
             };
             assert_eq!(
                 weights,
@@ -168,8 +170,8 @@ fn without_each_statement(whole: &str) -> Vec<(String, String)> {
     ORDERING.into_iter().flat_map(each).collect()
 }
 
-/// Whole meetings of the cluster, of which an arrival or a wait alone is missed by the other; and scopes: what is released to a CTA alone, or
-/// acquired from it alone, says nothing to others.
+/// Whole meetings of the cluster, of which an arrival or a wait alone is missed by the other; and scopes: what is
+/// released to a CTA alone, or acquired from it alone, says nothing to others.
 fn without_meetings_and_scopes(whole: &str) -> Vec<(String, String)> {
     let count = |mnemonic: &str| whole.matches(mnemonic).count();
     assert_eq!((count("barrier.cluster.arrive"), count("barrier.cluster.wait")), (3, 3));

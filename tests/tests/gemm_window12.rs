@@ -1,9 +1,10 @@
 //! Matrix products over packed units: 12 bits per weight give the bits that 16 give, with exceptions and without.
 
 use hopper_cuda_driver::emulated;
-use hopper_proj::instances::{BF16_UNIT_GEMM, GEMM, Gemm, WINDOW12_GEMM};
+use hopper_proj::formats::window12;
+use hopper_proj::instances::formats::{bf16::BF16_PACKED_GEMM, window12::WINDOW12_PACKED_GEMM};
+use hopper_proj::instances::{GEMM, Gemm};
 use hopper_proj::reference;
-use hopper_proj::weights::window12;
 use hopper_proj_tests::driver::{Function, OwnContext, emulated_device};
 use hopper_proj_tests::exceptions::weights;
 use hopper_proj_tests::product::{Division, Operands, Product, clusters};
@@ -15,14 +16,15 @@ const TOKENS: [usize; 8] = [33, 64, 65, 100, 128, 129, 256, 300];
 /// Rows and columns of a unit.
 const UNIT: (usize, usize) = (16, 64);
 
-/// Kernels that differ in how they read operands alone: weights from units of 12 and of 16 bits, and by tensor copies where there is one; x for
-/// one CTA, and for several where some share it. And a number of parts of K that all can make of a cluster.
+/// Kernels that differ in how they read operands alone: weights from units of 12 and of 16 bits, and by tensor copies
+/// where there is one; x for one CTA, and for several where some share it. And a number of parts of K that all can make
+/// of a cluster.
 fn alike(at: usize, parts: usize) -> (&'static Gemm, Vec<&'static Gemm>, usize) {
-    let window12 = &WINDOW12_GEMM[at];
-    let tile = |i: &Gemm| (i.purpose, i.terms, i.warps, i.groups, i.token_blocks);
-    let others = BF16_UNIT_GEMM.iter().chain(GEMM).chain(WINDOW12_GEMM);
+    let window12 = &WINDOW12_PACKED_GEMM[at];
+    let tile = |i: &Gemm| (i.op, i.terms, i.warps, i.groups, i.token_blocks);
+    let others = BF16_PACKED_GEMM.iter().chain(GEMM).chain(WINDOW12_PACKED_GEMM);
     let others: Vec<_> = others.filter(|i| tile(i) == tile(window12) && *i != window12).collect();
-    let most_sharing = others.iter().copied().max_by_key(|i| i.sharing).unwrap_or(window12);
+    let most_sharing = others.iter().copied().max_by_key(|i| i.multicast).unwrap_or(window12);
     let possible = clusters(most_sharing);
     (window12, others, possible[parts % possible.len()])
 }
@@ -60,7 +62,7 @@ fn twelve_bits_give_the_bits_of_sixteen() {
     for (r, rate) in RATES.into_iter().enumerate() {
         for (at, m) in TOKENS.into_iter().enumerate() {
             let _context = OwnContext::new();
-            let (window12, others, cluster) = alike((at + r) % WINDOW12_GEMM.len(), at / 2 + r);
+            let (window12, others, cluster) = alike((at + r) % WINDOW12_PACKED_GEMM.len(), at / 2 + r);
             // Exceptions cost the emulator a hundred times what other weights do.
             let most = if rate < 0.1 { [300, 900] } else { [70, 300] };
             let sizes = [m, 1 + values.below(most[0]), 1 + values.below(most[1])];
@@ -81,7 +83,8 @@ fn twelve_bits_give_the_bits_of_sixteen() {
     assert!(tensor_copies >= 10, "{tensor_copies} comparisons with tensor copies");
 }
 
-/// Exceptions that lie close together and far apart, in row blocks of their own and slices of K that start in the middle of their lists.
+/// Exceptions that lie close together and far apart, in row blocks of their own and slices of K that start in the
+/// middle of their lists.
 #[test]
 fn exceptions_are_put_where_they_belong() {
     emulated_device();
@@ -119,7 +122,7 @@ fn exceptions_are_put_where_they_belong() {
 fn results_are_the_same_in_any_interleaving() {
     emulated_device();
     let mut values = Values::fresh();
-    for (at, window12) in WINDOW12_GEMM.iter().enumerate() {
+    for (at, window12) in WINDOW12_PACKED_GEMM.iter().enumerate() {
         let _context = OwnContext::new();
         let clusters = clusters(window12);
         let operands = operands(&mut values, [70, 90, 700], 0.01);
@@ -144,8 +147,8 @@ fn results_are_the_same_in_any_interleaving() {
 fn weights_are_read_once_per_tile_of_tokens() {
     emulated_device();
     let mut values = Values::fresh();
-    for (window12, bf16) in WINDOW12_GEMM.iter().zip(BF16_UNIT_GEMM) {
-        let (n, k) = (window12.sharing.max(2) * window12.rows(), 8 * UNIT.1);
+    for (window12, bf16) in WINDOW12_PACKED_GEMM.iter().zip(BF16_PACKED_GEMM) {
+        let (n, k) = (window12.multicast.max(2) * window12.rows(), 8 * UNIT.1);
         let operands = operands(&mut values, [window12.tokens() + 1, n, k], 0.001);
         let packed = window12::pack(&operands.terms[0], shape(n, k)).unwrap();
         let [twelve, sixteen] = [window12, bf16].map(|instance| {
@@ -165,7 +168,8 @@ fn weights_are_read_once_per_tile_of_tokens() {
             let [units, starts, exceptions] = product.packed_memory().map(reads);
             if instance.name == window12.name {
                 let tiles = 2 * 2;
-                // A slice reads 64 exceptions from where its own start, at most; the ones of its row block to find that.
+                // A slice reads 64 exceptions from where its own start, at most; the ones of its row block to find
+                // that.
                 let most = tiles * n / UNIT.0 * 3 * 64 * 8;
                 assert!(exceptions > 0 && exceptions <= most, "{}: {exceptions}", instance.name);
                 assert!(starts > 0);

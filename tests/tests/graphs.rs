@@ -1,5 +1,5 @@
-//! Launches captured once and replayed on new values. A file of its own, one test at a time: while one captures, no other may use the
-//! context's default stream.
+//! Launches captured once and replayed on new values. A file of its own, one test at a time: while one captures, no
+//! other may use the context's default stream.
 
 use hopper_cuda_driver::emulated::set_seed;
 use hopper_proj::cust::event::{Event, EventFlags};
@@ -7,10 +7,10 @@ use hopper_proj::cust::memory::CopyDestination as _;
 use hopper_proj::cust::stream::{Stream, StreamWaitEventFlags};
 use hopper_proj::instances::Format;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::router::{Choices, RouterConfig, Score, Tokens};
+use hopper_proj::{Choices, RouterConfig, Score, Tokens};
 use hopper_proj::{Engine, Error, Graph, bf16};
 use hopper_proj_tests::chain::{Chain, Layer, layers};
-use hopper_proj_tests::{Device, Values, bits, check, here, poisoned, shape, there};
+use hopper_proj_tests::{Device, Values, bits, check, here, poisoned, prepare, prepare_row_major, shape, there};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -45,7 +45,7 @@ fn replay_chain(device: &Device, values: &mut Values, layers: &[Layer], m: usize
 fn a_chain_of_projections_is_replayed_on_new_values() {
     let (_alone, device, mut values) = (alone(), Device::of_the_run(), Values::fresh());
     let layers = layers(&mut values, &[96, 200, 72, 130], |w, shape| {
-        device.engine.prepare(w, shape)
+        prepare(&device.engine, w, shape)
     });
     for m in [1, 8] {
         replay_chain(&device, &mut values, &layers, m, 100);
@@ -56,8 +56,8 @@ fn a_chain_of_projections_is_replayed_on_new_values() {
 #[test]
 fn projections_of_many_tokens_are_replayed_on_new_values() {
     let (_alone, device, mut values) = (alone(), Device::of_the_run(), Values::fresh());
-    let prepare = |w: &[bf16], shape| device.engine.prepare_for_many(w, shape);
-    let layers = layers(&mut values, &[128, 72, 64], prepare);
+    let kept = |w: &[bf16], shape| prepare_row_major(&device.engine, w, shape);
+    let layers = layers(&mut values, &[128, 72, 64], kept);
     replay_chain(&device, &mut values, &layers, 70, 11);
 }
 
@@ -167,7 +167,7 @@ fn fails(device: &Device, record: impl FnOnce(&Engine) -> hopper_proj::Result<()
 /// Projects.
 fn serves(device: &Device) {
     let (engine, stream) = (&device.engine, &device.stream);
-    let projection = engine.prepare(&[bf16::ONE; 15], shape(3, 5)).unwrap();
+    let projection = prepare(engine, &[bf16::ONE; 15], shape(3, 5)).unwrap();
     let (x, mut y) = (engine.upload(&[bf16::ONE; 5]).unwrap(), poisoned(3));
     engine.project(&projection, &x, 1, &mut y, stream).unwrap();
     engine.synchronize(stream).unwrap();
@@ -186,13 +186,13 @@ fn a_panic_ends_the_capture() {
 fn what_cannot_be_captured_is_an_error_and_nothing_worse() {
     let (_alone, device) = (alone(), Device::of_the_run());
     let (x, y) = (poisoned(5), poisoned(3));
-    let projection = device.engine.prepare(&[bf16::ONE; 15], shape(3, 5)).unwrap();
+    let projection = prepare(&device.engine, &[bf16::ONE; 15], shape(3, 5)).unwrap();
     let err = fails(&device, |engine| {
         engine.project(&projection, &x, 2, &mut y.index(..), &device.stream)
     });
     assert!(err.to_string().contains("x holds 5 elements"), "{err}");
-    // Uploads go through the default stream, which would have to wait for the captured one. What `cust` calls has no name of its own
-    // for that, so it is an unknown error.
+    // Uploads go through the default stream, which would have to wait for the captured one. What `cust` calls has no
+    // name of its own for that, so it is an unknown error.
     let err = fails(&device, |engine| engine.upload(&[bf16::ONE]).map(drop));
     assert!(matches!(err, Error::Device { code: 999, .. }), "{err}");
     let err = fails(&device, |engine| engine.synchronize(&device.stream));

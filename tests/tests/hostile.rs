@@ -1,7 +1,7 @@
 //! Hostile input: PTX and safetensors that were cut, changed or made up. Errors, never panics, and nothing is harmed.
 
 use hopper_cuda_driver::{Choice, select};
-use hopper_proj::checkpoint::{Cast, Checkpoint};
+use hopper_proj::io::checkpoint::{Cast, Checkpoint};
 use hopper_proj::plan;
 use hopper_proj_tests::driver::{self, Module, OwnContext};
 use hopper_proj_tests::shipped;
@@ -133,7 +133,7 @@ fn emulated_context() -> OwnContext {
 
 /// A reader and a projection, in one module.
 fn kernels() -> Vec<u8> {
-    shipped(&["floor_read_sm90_w8s8b8", "gemv_bf16_sm90_w4c2s2g1n1r2x8"]).into_bytes()
+    shipped(&["stream_read_sm90_w8s8b8", "gemv_bf16_sm90_w4c2s2g1n1r2x8"]).into_bytes()
 }
 
 proptest! {
@@ -146,7 +146,8 @@ proptest! {
         let _ = offer(&changed(&kernels(), &changes));
     }
 
-    /// Lines lost, doubled or moved, registers, numbers and labels mistaken for others: what still loads either runs or is stopped.
+    /// Lines lost, doubled or moved, registers, numbers and labels mistaken for others: what still loads either runs or
+    /// is stopped.
     #[test]
     fn changed_kernels_run_or_fault(changes in prop::collection::vec((any::<usize>(), any::<usize>(), 0..5u8), 1..4)) {
         let _ = run(&with_other_lines(&kernel(), &changes));
@@ -255,7 +256,8 @@ fn ptx_cut_anywhere_is_refused() {
     // Behind the last brace nothing is missing.
     let end = whole.iter().rposition(|&byte| byte == b'}').unwrap();
     let find = |word: &[u8]| whole.windows(word.len()).position(|w| w == word).unwrap();
-    // Between the two lies text that is whole without what follows; so is what ends between two entries, in nothing but comments.
+    // Between the two lies text that is whole without what follows; so is what ends between two entries, in nothing but
+    // comments.
     for at in (0..find(b".target")).chain((find(b".entry")..end).step_by(61)) {
         let text = &whole[..at];
         if ends_between_entries(text) {
@@ -452,8 +454,8 @@ fn safetensors_made_up_to_hurt_are_refused() {
     }
 }
 
-/// The binary `hopper-proj`: the one that a variable names, where there is nothing to build one with; else built in this run's profile, as
-/// `cargo test` for this package alone does not build it.
+/// The binary `hopper-proj`: the one that a variable names, where there is nothing to build one with; else built in
+/// this run's profile, as `cargo test` for this package alone does not build it.
 fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("HOPPER_PROJ_TEST_BINARY") {
         return named.into();
@@ -472,7 +474,8 @@ fn binary() -> PathBuf {
     cargo
         .args(["build", "--quiet", "--package", "hopper-proj-cli"])
         .args(release)
-        // Cargo has set it for this test. A cargo that finds it set takes it for a change, and builds everything once more.
+        // Cargo has set it for this test. A cargo that finds it set takes it for a change, and builds everything once
+        // more.
         .env_remove("CUDA_LIBRARY_PATH");
     let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

@@ -14,7 +14,8 @@ const MOST_TOKENS: usize = 33;
 /// Weights from which on a case gets one tile of tokens, full, and no more: time.
 const LARGE: usize = 1000 * 1000;
 
-/// Every N with every K, and every m with some of them, dealt out so that no instance gets the same combinations as another.
+/// Every N with every K, and every m with some of them, dealt out so that no instance gets the same combinations as
+/// another.
 fn cases(at: usize, instance: &Gemv) -> Vec<(usize, usize, usize)> {
     let columns = if instance.x_values == 8 { &WIDE_K[..] } else { &SIDES };
     let pairs = SIDES.iter().flat_map(|&n| columns.iter().map(move |&k| (n, k)));
@@ -48,15 +49,15 @@ fn every_instance_agrees_with_fp64_at_its_edges() {
             let shape = shape(n, k);
             let (w, x) = (values.bf16(n * k), values.bf16(m * k));
             let projection = device.prepare(instance.format, &w, shape);
-            let y = device.project(Some(instance), &projection, (&x, lead(instance)), m);
+            let y = device.project(Some(instance), &projection, &x, lead(instance), m);
             let y = y.unwrap_or_else(|err| panic!("{} at {shape}, m = {m}: {err}", instance.name));
             check(&y, &x, &w, shape, m).unwrap_or_else(|wrong| panic!("{}: {wrong}", instance.name));
         }
     }
 }
 
-/// What a value of x, or of W, that is not finite must do to a result. Where an infinite x meets a weight that a packed format
-/// keeps apart, its place holds +0, and infinity times that is NaN: not what FP64 gives, but never finite.
+/// What a value of x, or of W, that is not finite must do to a result. Where an infinite x meets a weight that a packed
+/// format keeps apart, its place holds +0, and infinity times that is NaN: not what FP64 gives, but never finite.
 fn spoils(special: bf16, other: bf16, y: bf16, apart: bool) -> bool {
     let product = special.to_f32() * other.to_f32();
     if product.is_nan() || apart && y.is_nan() {
@@ -76,7 +77,7 @@ fn what_is_not_finite_stays_in_its_own_tokens_and_rows() {
         let (w, x) = (values.bf16(n * k), values.bf16(m * k));
         let run = |w: &[bf16], x: &[bf16]| {
             let projection = device.prepare(instance.format, w, shape);
-            let y = device.project(Some(instance), &projection, (x, lead(instance)), m);
+            let y = device.project(Some(instance), &projection, x, lead(instance), m);
             y.unwrap_or_else(|err| panic!("{}: {err}", instance.name))
         };
         let clean = run(&w, &x);
@@ -120,8 +121,8 @@ fn what_is_not_finite_stays_in_its_own_tokens_and_rows() {
             }
             run(&spoilt, &x)
         };
-        // Which values a packed format keeps apart hangs on how often each high byte occurs in all rows. So what is compared with has
-        // a finite value there with the same high byte.
+        // Which values a packed format keeps apart hangs on how often each high byte occurs in all rows. So what is
+        // compared with has a finite value there with the same high byte.
         let clean = with([bf16::MAX; 3]);
         let y = with(specials);
         for (at, (&y, clean)) in y.iter().zip(&clean).enumerate() {

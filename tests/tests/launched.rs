@@ -1,13 +1,14 @@
-//! What calls launch is what lists of instances say. One test, as nothing else may use the device while a stream is captured; nothing runs.
+//! What calls launch is what lists of instances say. One test, as nothing else may use the device while a stream is
+//! captured; nothing runs.
 
 use hopper_proj::cust::memory::{DeviceBuffer, DeviceSlice};
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::cust::sys;
 use hopper_proj::instances::Format;
 use hopper_proj::plan::{Kernel, List, Plan};
-use hopper_proj::router::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{Engine, Projection, Request, plan};
-use hopper_proj_tests::{Device, Values, shape};
+use hopper_proj_tests::{Device, Values, prepare, prepare_row_major, shape};
 use std::ptr::null_mut;
 
 /// One captured launch.
@@ -35,7 +36,8 @@ fn launches(stream: &Stream, call: impl FnOnce()) -> Vec<Launch> {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     let (mut graph, mut count) = (null_mut(), 0);
     let done = sys::CUresult::CUDA_SUCCESS;
-    // SAFETY: a live stream of the current context; each call writes what it is given room for, and the graph is destroyed once.
+    // SAFETY: a live stream of the current context; each call writes what it is given room for, and the graph is
+    // destroyed once.
     unsafe {
         assert_eq!(sys::cuStreamBeginCapture_v2(stream.as_inner(), mode), done);
         call();
@@ -62,11 +64,11 @@ fn launches(stream: &Stream, call: impl FnOnce()) -> Vec<Launch> {
 /// The plan of the kernel that a list marks, which says so itself.
 fn listed(engine: &Engine, request: &Request) -> Plan {
     let device = engine.kernels().device();
-    let list = List::new(request, device);
+    let list = List::new(request, &device);
     let marked: Vec<Kernel> = list.candidates.iter().filter(|c| c.chosen).map(|c| c.kernel).collect();
     let [kernel] = marked[..] else { panic!("{list}") };
     assert!(list.to_string().contains(&format!("{kernel}")), "{list}");
-    plan::plan_with(&kernel, request, device).unwrap().unwrap()
+    plan::plan_with(&kernel, request, &device).unwrap().unwrap()
 }
 
 fn check_projection(device: &Device, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> &'static str {
@@ -109,8 +111,8 @@ fn a_call_launches_what_the_list_marks() {
     for (n, k) in [(1, 1), (33, 129), (200, 640), (1024, 256), (16, 4096)] {
         let w = values.bf16(n * k);
         let ways = [
-            engine.prepare(&w, shape(n, k)).unwrap(),
-            engine.prepare_for_many(&w, shape(n, k)).unwrap(),
+            prepare(engine, &w, shape(n, k)).unwrap(),
+            prepare_row_major(engine, &w, shape(n, k)).unwrap(),
             device.prepare(Format::Window12, &w, shape(n, k)),
         ];
         for m in [1, 8, 9, 32, 33, 64, 200, 300] {

@@ -1,11 +1,12 @@
 //! Whatever is planned is right: any shape, format, number of tokens and place of x, against FP64.
 
+use approx::abs_diff_eq;
 use hopper_proj::instances::Format;
 use hopper_proj::reference::{self, LOGITS_TOLERANCE};
-use hopper_proj::router::{RouterConfig, RouterOptions, RouterWeights, Score};
 use hopper_proj::{Projection, Shape, bf16};
+use hopper_proj::{RouterConfig, RouterOptions, RouterWeights, Score};
 use hopper_proj_tests::router::Hidden;
-use hopper_proj_tests::{Device, Values, check, shape};
+use hopper_proj_tests::{Device, Values, check, prepare_row_major, shape};
 use proptest::prelude::*;
 
 /// How weights are kept.
@@ -20,7 +21,7 @@ impl Kept {
     fn prepare(self, device: &Device, weights: &[bf16], shape: Shape) -> Projection {
         match self {
             Kept::Packed => device.prepare(Format::Bf16, weights, shape),
-            Kept::RowMajorToo => device.engine.prepare_for_many(weights, shape).unwrap(),
+            Kept::RowMajorToo => prepare_row_major(&device.engine, weights, shape).unwrap(),
             Kept::Window12 => device.prepare(Format::Window12, weights, shape),
         }
     }
@@ -31,7 +32,7 @@ fn project(kept: Kept, (n, k, m): (usize, usize, usize), lead: usize, values: &m
     let (device, shape) = (Device::of_the_run(), shape(n, k));
     let (weights, x) = (values.bf16(n * k), values.bf16(m * k));
     let projection = kept.prepare(&device, &weights, shape);
-    let y = device.project(None, &projection, (&x, lead), m).unwrap();
+    let y = device.project(None, &projection, &x, lead, m).unwrap();
     check(&y, &x, &weights, shape, m).unwrap_or_else(|wrong| panic!("{kept:?}, {lead} values in: {wrong}"));
     let there = device.fenced(&x, lead);
     let kernel = device.engine.kernel(&projection, &there.index(lead..lead + m * k), m);
@@ -67,9 +68,8 @@ fn route(weights: Kept, (n, k, m): (usize, usize, usize), (lead, gap): (usize, u
     let total = reference::logits(&magnitude(&x), &positive, shape(n, k), m).unwrap();
     // Few logits can cancel to almost nothing, so errors are held against what was added up.
     for ((seen, exact), total) in logits.iter().zip(&exact).zip(&total) {
-        let off = (f64::from(*seen) - exact).abs();
         assert!(
-            off <= LOGITS_TOLERANCE * total,
+            abs_diff_eq!(f64::from(*seen), *exact, epsilon = LOGITS_TOLERANCE * total),
             "{n} × {k}, m = {m}, {weights:?}: {seen} is {exact}"
         );
     }

@@ -1,8 +1,8 @@
 //! Weights of a real model: a slice that is checked in, and a whole layer of a file that a variable names.
 
-use hopper_proj::checkpoint::{Cast, Checkpoint, Matrix};
+use hopper_proj::io::checkpoint::{Cast, Checkpoint, Matrix};
 use hopper_proj::{Dtype, Error};
-use hopper_proj_tests::{Device, Values, check, data};
+use hopper_proj_tests::{Device, Values, check, data, prepare};
 
 /// Names a safetensors file for the second test.
 const VARIABLE: &str = "HOPPER_PROJ_TEST_MODEL";
@@ -15,8 +15,8 @@ fn project(matrix: &Matrix<'_>) {
     let shape = matrix.shape().unwrap();
     let weights = matrix.to_bf16(Some(Cast::Bf16)).unwrap();
     let x = values.bf16(TOKENS * shape.k());
-    let projection = device.engine.prepare(&weights, shape).unwrap();
-    let y = device.project(None, &projection, (&x, 8), TOKENS).unwrap();
+    let projection = prepare(&device.engine, &weights, shape).unwrap();
+    let y = device.project(None, &projection, &x, 8, TOKENS).unwrap();
     check(&y, &x, &weights, shape, TOKENS).unwrap();
 }
 

@@ -1,11 +1,11 @@
-//! The routers for few tokens by raw launches: logits against FP64, the same bits however a token comes along, workspaces left as
-//! they were.
+//! The routers for few tokens by raw launches: logits against FP64, the same bits however a token comes along,
+//! workspaces left as they were.
 
 use hopper_cuda_driver::{Choice, emulated, select};
+use hopper_proj::RouterConfig;
 use hopper_proj::bf16;
 use hopper_proj::instances::{Format, Gemv, Score, routes};
 use hopper_proj::reference;
-use hopper_proj::router::RouterConfig;
 use hopper_proj_tests::driver::{Module, OwnContext};
 use hopper_proj_tests::route::{Call, RawRouter};
 use hopper_proj_tests::{Values, shape, shipped};
@@ -32,7 +32,8 @@ fn weights(values: &mut Values, len: usize) -> Vec<f32> {
     values.words(len).into_iter().map(word).collect()
 }
 
-/// The L2 error beside what logits of such operands come to: √K products of ordinary size. A single logit may cancel to nothing.
+/// The L2 error beside what logits of such operands come to: √K products of ordinary size. A single logit may cancel to
+/// nothing.
 fn relative_error(found: &[f32], x: &[bf16], w: &[f32], (n, k): (usize, usize)) -> f64 {
     let m = x.len() / k;
     let exact = reference::logits(x, w, shape(n, k), m).unwrap();
@@ -257,7 +258,8 @@ fn logits_are_what_the_gate_saw() {
     }
 }
 
-/// What a gate costs, as the emulator counts it. A token that is masked out is joined and read like any other, and not scored.
+/// What a gate costs, as the emulator counts it. A token that is masked out is joined and read like any other, and not
+/// scored.
 #[test]
 fn a_gate_costs_few_instructions() {
     const TOKENS: usize = 8;

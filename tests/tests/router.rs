@@ -3,7 +3,7 @@
 use hopper_proj::cust::memory::{DeviceBuffer, DeviceSlice};
 use hopper_proj::plan::{Kernel, Plan};
 use hopper_proj::reference::{self, LOGITS_GOAL, LOGITS_TOLERANCE};
-use hopper_proj::router::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{bf16, instances::Loads};
 use hopper_proj_tests::router::{Hidden, check_gate};
 use hopper_proj_tests::{Device, Values, shape};
@@ -168,7 +168,8 @@ fn bf16_routers_are_exact_up_to_their_sums() {
     }
 }
 
-/// Any address that BF16 allows, any stride, any K: wide and narrow loads for few tokens, tensor copies and plain loads for many.
+/// Any address that BF16 allows, any stride, any K: wide and narrow loads for few tokens, tensor copies and plain loads
+/// for many.
 #[test]
 fn x_may_lie_anywhere() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
@@ -217,9 +218,9 @@ fn the_plan_tells_the_kernel() {
         Some(Kernel::Gemm(division)) => Some(division.instance.loads),
         _ => None,
     };
-    assert_eq!(loads(plan(0, 33)), Some(Loads::Tensor));
-    assert_eq!(loads(plan(8, 200)), Some(Loads::Tensor));
-    assert_eq!(loads(plan(1, 33)), Some(Loads::Plain));
+    assert_eq!(loads(plan(0, 33)), Some(Loads::Tma));
+    assert_eq!(loads(plan(8, 200)), Some(Loads::Tma));
+    assert_eq!(loads(plan(1, 33)), Some(Loads::Masked));
 }
 
 /// More tokens than the workspace is for are several launches.
@@ -259,7 +260,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let floats = |len| float_memory.index(0..len);
     let route = |tokens: Tokens<'_>, ids_len, weights_len, logits_len: Option<usize>| {
         let mut logits = logits_len.map(floats);
-        let choices = hopper_proj::router::Choices {
+        let choices = hopper_proj::Choices {
             ids: &mut ids(ids_len),
             weights: &mut floats(weights_len),
             logits: logits.as_mut(),
@@ -350,7 +351,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let none = RouterOptions::default().max_tokens(0);
     let weights = RouterWeights::Bf16(&[bf16::ONE; 24]);
     let prepare = |experts, k, config: &RouterConfig, options| {
-        hopper_proj::router::Router::prepare(&device.engine, weights, shape(experts, k), config, options)
+        hopper_proj::Router::prepare(&device.engine, weights, shape(experts, k), config, options)
     };
     for (result, words) in [
         (prepare(4, 6, &config, none), "max_tokens is 0"),

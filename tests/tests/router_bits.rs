@@ -1,7 +1,8 @@
-//! What a router's results may depend on: in its deterministic mode, on nothing but the token; and no call on those before it.
+//! What a router's results may depend on: in its deterministic mode, on nothing but the token; and no call on those
+//! before it.
 
 use hopper_cuda_driver::emulated::set_seed;
-use hopper_proj::router::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj::{DriverInUse, cust::memory::CopyDestination as _, cust::memory::DeviceBuffer};
 use hopper_proj_tests::router::{Hidden, check_gate};
 use hopper_proj_tests::{Device, Values};
@@ -113,8 +114,8 @@ fn a_thousand_calls_on_one_workspace_give_the_first_ones_bits() {
     replay(&device, (16, 64), 3, RouterOptions::default(), 1000, &mut values);
 }
 
-/// Matrix products whose slices add up in the order of arrival may change their last bits, and must keep everything else: with values of
-/// which every sum is exact, no order shows.
+/// Matrix products whose slices add up in the order of arrival may change their last bits, and must keep everything
+/// else: with values of which every sum is exact, no order shows.
 #[test]
 fn calls_that_share_sums_leave_them_as_they_were() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());

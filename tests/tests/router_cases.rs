@@ -1,8 +1,9 @@
 //! Faults that routers have had, each with what ours does instead.
 
+use approx::assert_abs_diff_eq;
 use hopper_proj::Error;
 use hopper_proj::bf16;
-use hopper_proj::router::{RouterConfig, RouterOptions, RouterWeights, Score};
+use hopper_proj::{RouterConfig, RouterOptions, RouterWeights, Score};
 use hopper_proj_tests::router::{Given, Hidden, Routed, check_gate};
 use hopper_proj_tests::{Device, Values};
 
@@ -89,11 +90,7 @@ fn weights_come_from_the_unbiased_score() {
     let routed = run(&[logits], &config, None);
     assert_eq!(routed.ids, [7, 0]);
     let exact = 1.0 / (1.0 + 15f64.exp());
-    assert!(
-        (f64::from(routed.weights[0]) / exact - 1.0).abs() < 1e-5,
-        "{:e}",
-        routed.weights[0]
-    );
+    assert_abs_diff_eq!(f64::from(routed.weights[0]), exact, epsilon = 1e-5 * exact);
 }
 
 /// 0 / 0 gave NaN.
@@ -199,7 +196,7 @@ fn any_number_of_experts_and_choices_is_right() {
             let logits: Vec<Vec<f32>> = (0..2).map(|t| spread(experts, t)).collect();
             let routed = run(&logits, &config, None);
             let sum: f32 = routed.weights[..top_k].iter().sum();
-            assert!((sum - 2.5).abs() < 1e-4, "{sum}");
+            assert_abs_diff_eq!(sum, 2.5, epsilon = 1e-4);
         }
     }
 }
@@ -268,7 +265,7 @@ fn the_type_asked_for_is_the_type_computed() {
     let shape = hopper_proj_tests::shape(2, 2);
     let prepare = |terms| {
         let options = RouterOptions::default().terms(terms);
-        hopper_proj::router::Router::prepare(&device.engine, RouterWeights::Fp32(&weights), shape, &config, options)
+        hopper_proj::Router::prepare(&device.engine, RouterWeights::Fp32(&weights), shape, &config, options)
     };
     let err = prepare(1).unwrap_err();
     assert!(

@@ -1,7 +1,7 @@
 //! The gate against its formulas in FP64, over the whole space of configurations.
 
 use hopper_proj::bf16;
-use hopper_proj::router::{RouterConfig, RouterOptions, RouterWeights, Score};
+use hopper_proj::{RouterConfig, RouterOptions, RouterWeights, Score};
 use hopper_proj_tests::router::{Given, Hidden, check_gate};
 use hopper_proj_tests::{Device, Values};
 use proptest::prelude::*;

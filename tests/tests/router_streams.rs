@@ -2,17 +2,19 @@
 
 use hopper_cuda_driver::emulated::set_seed;
 use hopper_proj::cust::stream::{Stream, StreamFlags};
+use hopper_proj::formats::split::Split;
+use hopper_proj::formats::{bf16 as bf16_format, window12};
 use hopper_proj::instances::Format;
-use hopper_proj::plan::route_workspace;
-use hopper_proj::raw::{Kernels, Overlap, RouteCall, RouterMemory, RowMajor, Workspace};
+use hopper_proj::plan::{Op, Workload, route_workspace};
+use hopper_proj::raw::{DeviceWeights, Kernels, Overlap, Queue, RouteCall, RouterMemory, RowMajor, Workspace};
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::router::{Choices, RouterConfig, Score, Tokens};
-use hopper_proj::weights::split::Split;
+use hopper_proj::{Choices, RouterConfig, Score, Tokens};
 use hopper_proj::{Error, bf16};
 use hopper_proj_tests::driver::{self, OwnContext};
-use hopper_proj_tests::{Device, Values, bits, here, shape, there};
+use hopper_proj_tests::{Device, Values, bits, here, prepare_row_major, shape, there};
 
-/// The router reads what a projection has just written, and its own launches follow each other, while programmatic launches overlap.
+/// The router reads what a projection has just written, and its own launches follow each other, while programmatic
+/// launches overlap.
 #[test]
 fn a_router_waits_for_what_it_reads() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
@@ -20,7 +22,7 @@ fn a_router_waits_for_what_it_reads() {
     let (k, hidden, experts) = (96, 136, 20);
     let config = RouterConfig::new(Score::Sigmoid, 3).renormalize();
     let (layer, weights) = (values.bf16(hidden * k), values.fp32(experts * hidden));
-    let projection = engine.prepare_for_many(&layer, shape(hidden, k)).unwrap();
+    let projection = prepare_row_major(engine, &layer, shape(hidden, k)).unwrap();
     let router = device.fp32_router(&weights, experts, &config);
     for m in [4, 40] {
         for seed in 0..5 {
@@ -55,7 +57,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     Device::of_the_run();
     let context = OwnContext::new();
     let current = driver::current();
-    let kernels = Kernels::load().unwrap();
+    let kernels = Kernels::new().unwrap();
     let (shape, max_tokens, m) = (shape(20, 77), 40, 50);
     let (w, x) = (values.fp32(20 * 77), values.bf16(m * 77));
     let gate = RouterConfig::new(Score::Sigmoid, 3)
@@ -77,10 +79,11 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         there(&vec![f32::NAN; m * 20]),
     );
     let row_major = RowMajor::new(rows.as_device_ptr().as_raw(), shape, 2).unwrap();
+    let units_at = units.as_device_ptr().as_raw();
+    let terms = |units, terms| DeviceWeights::Bf16(bf16_format::OnDevice { units, terms });
     let memory = RouterMemory {
-        format: Format::Bf16x2,
         shape,
-        units: units.as_device_ptr().as_raw(),
+        weights: terms(units_at, 2),
         rows: Some(&row_major),
         factors: 0,
         bias: bias.as_device_ptr().as_raw(),
@@ -101,10 +104,25 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         logits: logits.as_device_ptr().as_raw(),
     };
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
-    // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need; or refused before a launch.
+    // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need; or refused
+    // before a launch.
     let route = |memory: &RouterMemory<'_>, gate, call: &RouteCall, overlap| unsafe {
-        kernels.route(memory, gate, call, stream.as_inner(), overlap)
+        let queue = Queue {
+            stream: stream.as_inner(),
+            overlap,
+        };
+        kernels.route(memory, gate, call, queue)
     };
+    let err = route(&memory, Some(&gate), &call, Overlap::None).unwrap_err();
+    assert!(matches!(err, Error::NotLoaded { .. }), "{err}");
+    let workload = Workload {
+        op: Op::Route,
+        format: Format::Bf16x2,
+        shape,
+        row_major: true,
+        m: 1..=max_tokens,
+    };
+    kernels.prepare(&workload).unwrap();
     for overlap in [Overlap::None, Overlap::Programmatic] {
         route(&memory, Some(&gate), &call, overlap).unwrap();
     }
@@ -170,7 +188,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         ),
         (
             RouterMemory {
-                units: memory.units + 8,
+                weights: terms(units_at + 8, 2),
                 ..memory
             },
             Some(&gate),
@@ -179,7 +197,12 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         ),
         (
             RouterMemory {
-                format: Format::Window12,
+                weights: DeviceWeights::Window12(window12::OnDevice {
+                    units: units_at,
+                    starts: 0,
+                    exceptions: 0,
+                    palette: [0; 2],
+                }),
                 rows: None,
                 ..memory
             },
@@ -198,7 +221,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         ),
         (
             RouterMemory {
-                format: Format::Bf16x3,
+                weights: terms(units_at, 3),
                 ..memory
             },
             Some(&gate),

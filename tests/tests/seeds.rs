@@ -6,8 +6,8 @@ use hopper_proj_tests::{Device, Values, bits, check, lead, shape};
 
 const SEEDS: u64 = 20;
 
-/// A shape with more than one cluster along N and along m, of which the last is ragged, and with rings that go round: two more groups
-/// of columns per warp than a ring has stages, for as many warps as time allows.
+/// A shape with more than one cluster along N and along m, of which the last is ragged, and with rings that go round:
+/// two more groups of columns per warp than a ring has stages, for as many warps as time allows.
 fn small(instance: &Gemv) -> (usize, usize, usize) {
     const MOST_GROUPS: usize = 16;
     let groups = (instance.k_slices() * (instance.stages + 2)).min(MOST_GROUPS);
@@ -28,7 +28,7 @@ fn twenty_seeds_agree_bit_for_bit() {
         let projection = device.prepare(instance.format, &w, shape);
         let run = |seed| {
             hopper_cuda_driver::emulated::set_seed(seed);
-            let y = device.project(Some(instance), &projection, (&x, lead(instance)), m);
+            let y = device.project(Some(instance), &projection, &x, lead(instance), m);
             y.unwrap_or_else(|err| panic!("{} with seed {seed:?}: {err}", instance.name))
         };
         let unordered = run(None);

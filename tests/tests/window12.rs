@@ -1,11 +1,12 @@
 //! 12-bit weights give what BF16 weights give, to the order of the sums, however many of them the palette lacks.
 
+use approx::abs_diff_eq;
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
+use hopper_proj::formats::window12;
 use hopper_proj::instances::Format;
-use hopper_proj::weights::window12;
 use hopper_proj::{DriverInUse, Projection, Shape, bf16};
 use hopper_proj_tests::exceptions::weights;
-use hopper_proj_tests::{Device, Values, shape};
+use hopper_proj_tests::{Device, Values, any_tokens, shape};
 
 /// Shares of the weights that the palette lacks.
 const RATES: [f64; 5] = [0.0, 1e-4, 1e-2, 0.5, 1.0];
@@ -48,11 +49,11 @@ fn packed_weights_equal_plain_ones_to_the_order_of_sums() {
         let found = packed.exceptions().len() as f64 / w.len() as f64;
         let expected = if rate == 1.0 { 0.72 } else { rate };
         assert!(
-            (found - expected).abs() <= 0.02 + 0.05 * rate,
+            abs_diff_eq!(found, expected, epsilon = 0.02 + 0.05 * rate),
             "{rate}: {found} of the weights are exceptions"
         );
         let plain = device.prepare(Format::Bf16, &w, shape);
-        let packed = device.engine.prepare_packed(&packed).unwrap();
+        let packed = device.engine.prepare(packed.clone(), &any_tokens()).unwrap();
         for m in 1..=33 {
             let x = values.bf16(m * shape.k());
             hopper_cuda_driver::emulated::set_seed(None);
@@ -80,7 +81,7 @@ fn a_matrix_of_exceptions_alone_is_right() {
     let w = weights(&mut values, shape.n() * shape.k(), 0.0);
     let packed = window12::pack_with(&w, shape, [0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
     assert_eq!(packed.exceptions().len(), w.len());
-    let packed = device.engine.prepare_packed(&packed).unwrap();
+    let packed = device.engine.prepare(packed.clone(), &any_tokens()).unwrap();
     let plain = device.prepare(Format::Bf16, &w, shape);
     for m in [1, 9, 32, 33] {
         let x = values.bf16(m * shape.k());
@@ -103,7 +104,7 @@ fn a_slice_of_a_packed_matrix_projects_without_being_decoded() {
         .copied()
         .collect();
     let x = values.bf16(m * columns.len());
-    let packed = device.engine.prepare_packed(&slice).unwrap();
+    let packed = device.engine.prepare(slice.clone(), &any_tokens()).unwrap();
     let plain = device.prepare(Format::Bf16, &cut, shape(rows.len(), columns.len()));
     let error = apart(&fp32(&device, &packed, &x, m), &fp32(&device, &plain, &x, m));
     assert!(error <= TOLERANCE, "{error:e} apart");

@@ -12,7 +12,8 @@ use crate::paths;
 /// Cargo, in the repository.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
+    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once
+    // more.
     cargo.current_dir(paths::root()).env_remove("CUDA_LIBRARY_PATH");
     cargo
 }

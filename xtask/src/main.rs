@@ -10,6 +10,7 @@ mod paths;
 mod peers;
 mod sanitize;
 mod sass;
+mod split;
 mod table;
 mod test;
 
@@ -27,15 +28,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Compile the kernels to host/ptx/kernels.ptx
+    /// Compile the kernels to host/ptx, a file for each family
     BuildPtx {
-        /// Compile and compare with the checked-in file instead of writing it
+        /// Compile and compare with the checked-in files instead of writing them
         #[arg(long)]
         check: bool,
     },
     /// Hold the checked-in PTX against the table of kernels: entries, launch bounds, barriers, local memory, calls
     LintPtx,
-    /// Assemble the checked-in PTX and hold the machine code against the table: registers, spills, loads, matrix instructions
+    /// Assemble the checked-in PTX and hold the machine code against the table: registers, spills, loads, matrix
+    /// instructions
     Sass,
     /// Run `cargo test` on the device that the driver chooses
     Test {
@@ -64,8 +66,8 @@ enum Task {
         #[arg(long)]
         test: bool,
     },
-    /// Run the driver's tests with threads in them under a thread sanitizer, built with it and with Rust's library from source: on
-    /// Linux, with the toolchain's rust-src (or CUDA_BUILDER_RUST_SRC) and crates.io
+    /// Run the driver's tests with threads in them under a thread sanitizer, built with it and with Rust's library from
+    /// source: on Linux, with the toolchain's rust-src (or CUDA_BUILDER_RUST_SRC) and crates.io
     Sanitize,
     /// Refuse C, C++ and CUDA sources among the tracked files
     NoForeignSources,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use kernels_gpu::instances::Family;
 
 /// The repository's root: where cargo found this package just now, which need not be where it was compiled, since
 /// checkouts may share a target folder.
@@ -13,9 +14,19 @@ pub(crate) fn root() -> PathBuf {
     own.parent().map(Path::to_owned).unwrap_or(own)
 }
 
-/// The checked-in PTX.
-pub(crate) fn ptx() -> PathBuf {
-    root().join("host/ptx/kernels.ptx")
+/// The folder of the checked-in PTX.
+pub(crate) fn ptx_folder() -> PathBuf {
+    root().join("host/ptx")
+}
+
+/// The checked-in PTX of a family of kernels.
+pub(crate) fn ptx(family: Family) -> PathBuf {
+    ptx_folder().join(ptx_name(family))
+}
+
+/// What a family's PTX file is called.
+pub(crate) fn ptx_name(family: Family) -> String {
+    format!("{}.ptx", family.name())
 }
 
 /// A file's text.

@@ -1,4 +1,5 @@
-//! `emulated-driver --test`: programs that know nothing of this project, with the emulated driver under the name of NVIDIA's.
+//! `emulated-driver --test`: programs that know nothing of this project, with the emulated driver under the name of
+//! NVIDIA's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use crate::paths;
 
 /// The package whose tests are such programs.
 const PACKAGE: &str = "hopper-cuda-peers";
-/// The wrapper whose own tests are run, and the features that its driver has without other libraries of NVIDIA's. Those of its tests
-/// that compile CUDA C++ need the feature `nvrtc`, and are left out with it.
+/// The wrapper whose own tests are run, and the features that its driver has without other libraries of NVIDIA's. Those
+/// of its tests that compile CUDA C++ need the feature `nvrtc`, and are left out with it.
 const PEER: &str = "cudarc";
 const FEATURES: &str = "std,driver,dynamic-loading,cuda-12080";
 

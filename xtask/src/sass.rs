@@ -1,31 +1,72 @@
 //! `sass`: the machine code of the checked-in PTX against the kernels' table.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use cuda_builder::NvvmArch;
 use cuda_builder::sass::{Tools, inspect};
+use kernels_gpu::instances::Family;
 
 use crate::{paths, table};
 
-/// Prints a table for each assembler; fails if one breaks a promise.
+/// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise.
 pub(crate) fn run() -> Result<()> {
     let target = paths::root().join("target");
-    let entries = table::entries();
     let mut broken = 0;
     for (at, tools) in Tools::find(&target.join("cuda-tools"))?.iter().enumerate() {
-        let folder = target.join("sass").join(at.to_string());
-        let report = inspect(&paths::ptx(), NvvmArch::Compute90a, &entries, tools, &folder)?;
-        println!(
-            "{}\n{report}\nmachine code: {}\n",
-            tools.origin,
-            folder.join("kernels.sass").display()
-        );
-        for finding in &report.findings {
-            println!("{finding}");
+        println!("{}", tools.origin);
+        let mut times = Vec::new();
+        for family in Family::ALL {
+            let folder = target.join("sass").join(at.to_string()).join(family.name());
+            let entries = table::entries_of(family);
+            let report = inspect(&paths::ptx(family), NvvmArch::Compute90a, &entries, tools, &folder)?;
+            println!("\n{}\n{report}", family.name());
+            println!("machine code: {}", folder.join("kernels.sass").display());
+            for finding in &report.findings {
+                println!("{finding}");
+            }
+            broken += report.findings.len();
+            times.push((family, entries.len(), report.assembly));
         }
-        broken += report.findings.len();
+        println!("\n{}", time_table(&times));
     }
     if broken > 0 {
         bail!("the machine code breaks {broken} promises of the table");
     }
     Ok(())
+}
+
+/// Processor time that the assembler took for each family: about what a driver takes that loads it for the first time.
+fn time_table(times: &[(Family, usize, Option<Duration>)]) -> String {
+    let seconds = |time: Option<Duration>| time.map_or("?".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
+    let mut lines = vec![format!("{:16} {:>8} {:>13}", "family", "entries", "assembler/s")];
+    for &(family, entries, time) in times {
+        lines.push(format!("{:16} {entries:>8} {:>13}", family.name(), seconds(time)));
+    }
+    let entries: usize = times.iter().map(|(_, entries, _)| entries).sum();
+    let total = times.iter().map(|&(_, _, time)| time).sum();
+    lines.push(format!("{:16} {entries:>8} {:>13}\n", "all", seconds(total)));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_listed_and_added() {
+        let time = |millis| Some(Duration::from_millis(millis));
+        let times = [(Family::GemvBf16, 17, time(1500)), (Family::GemmBf16, 10, time(2500))];
+        let table = time_table(&times);
+        let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows[1..],
+            [
+                ["gemv_bf16", "17", "1.5"],
+                ["gemm_bf16", "10", "2.5"],
+                ["all", "27", "4.0"]
+            ]
+        );
+        assert!(time_table(&[(Family::GemvBf16, 17, None)]).contains('?'));
+    }
 }

@@ -1,12 +1,18 @@
 //! The kernels' own table, in the words of the builder.
 
 use cuda_builder::EntrySpec;
-use kernels_gpu::instances;
+use kernels_gpu::formats::Decoding;
+use kernels_gpu::instances::{self, Family};
 use kernels_gpu::layout::{UNIT_K, UNIT_STEPS};
 
-/// Every entry that the PTX must hold.
+/// Every entry that the kernels must compile to.
 pub(crate) fn entries() -> Vec<EntrySpec> {
     instances::entries().map(|entry| spec(&entry)).collect()
+}
+
+/// The entries that a family's PTX must hold.
+pub(crate) fn entries_of(family: Family) -> Vec<EntrySpec> {
+    family.entries().map(|entry| spec(&entry)).collect()
 }
 
 fn spec(entry: &instances::Entry) -> EntrySpec {
@@ -32,17 +38,18 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
     }
 }
 
-/// One matrix instruction per step of 16 columns and term, for all of a CTA's tokens or for eight at a time; where a warp loads its own
-/// fragments, four 8 × 8 matrices at a time, and 128 bits of an operand where it is aligned.
+/// One matrix instruction per step of 16 columns and term, for all of a CTA's tokens or for eight at a time; where a
+/// warp loads its own fragments, four 8 × 8 matrices at a time, and 128 bits of an operand where it is aligned.
 fn promise_products(spec: EntrySpec, gemm: &instances::Gemm) -> EntrySpec {
     let steps = UNIT_STEPS * gemm.groups;
     let products = steps * gemm.terms;
     match gemm.loads {
-        instances::Loads::Tensor => spec.promise_in_main_loop("HGMMA", products as u32),
-        instances::Loads::Units(format) => {
-            promise_order(spec.promise_in_main_loop("HGMMA", products as u32), format, steps)
+        instances::Loads::Tma => spec.promise_in_main_loop("HGMMA", products as u32),
+        instances::Loads::Packed(format) => {
+            let spec = spec.promise_in_main_loop("HGMMA", products as u32);
+            promise_decoding(spec, format.facts().packed_decoding, gemm.groups)
         }
-        instances::Loads::Plain => {
+        instances::Loads::Masked => {
             let tiles = gemm.terms * gemm.rows() + gemm.tokens();
             let loads = tiles * UNIT_K * 2 / (16 * gemm.threads());
             spec.promise_in_main_loop("HMMA", (products * gemm.token_blocks) as u32)
@@ -55,31 +62,19 @@ fn promise_products(spec: EntrySpec, gemm: &instances::Gemm) -> EntrySpec {
 /// 128-bit loads of x that one lane needs for a group of columns and a block of tokens: 16 of its 64 columns.
 const X_LOADS: usize = 2;
 
-/// Integer instructions that a main loop may spend on eight weights of a lane.
-const INTEGERS_PER_OCTET: usize = 16;
-
-/// Integer instructions that a main loop may spend on eight weights of a lane to bring them into the order of K, and to decode them first.
-const INTEGERS_IN_ORDER: usize = 20;
-const INTEGERS_DECODED_IN_ORDER: usize = 40;
-/// What a main loop holds beside: the ways that exceptions take.
-const INTEGERS_OF_EXCEPTIONS: usize = 104;
-
-/// Weights in the order of K by pairs, as they lie; those of `window12` as matrices of low bytes, and six permutations of bytes for
-/// eight weights.
-fn promise_order(spec: EntrySpec, format: instances::Format, octets: usize) -> EntrySpec {
-    match format {
-        instances::Format::Window12 => spec
-            .promise_in_main_loop("LDSM", octets as u32 / 2)
-            .promise_in_main_loop("PRMT", 6 * octets as u32)
-            .max_integers_in_main_loop((INTEGERS_DECODED_IN_ORDER * octets + INTEGERS_OF_EXCEPTIONS) as u32),
-        _ => spec
-            .promise_in_main_loop("LDS.64", 2 * octets as u32)
-            .max_integers_in_main_loop((INTEGERS_IN_ORDER * octets) as u32),
+/// What a main loop needs to make fragments of so many units.
+fn promise_decoding(spec: EntrySpec, decoding: Decoding, units: usize) -> EntrySpec {
+    let spec = decoding.at_least.iter().fold(spec, |spec, &(mnemonic, each)| {
+        spec.promise_in_main_loop(mnemonic, (each * units) as u32)
+    });
+    match decoding.integers {
+        Some((each, beside)) => spec.max_integers_in_main_loop((each * units + beside) as u32),
+        None => spec,
     }
 }
 
-/// One matrix instruction per step, row block and token block of a chunk; each row block's unit comes by wide loads, and
-/// where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop. Where
+/// One matrix instruction per step, row block and token block of a chunk; each row block's unit comes by wide loads,
+/// and where x is aligned, x does too. Fewer means that the compiler split them up, or took them out of the loop. Where
 /// weights are decoded, the integer instructions must hide behind the stream.
 fn promise_wide_loads(spec: EntrySpec, gemv: &instances::Gemv) -> EntrySpec {
     let units = gemv.groups * gemv.row_blocks;
@@ -91,10 +86,5 @@ fn promise_wide_loads(spec: EntrySpec, gemv: &instances::Gemv) -> EntrySpec {
         return spec;
     }
     let spec = spec.promise_in_main_loop("LDG.128", (X_LOADS * gemv.groups * gemv.token_blocks) as u32);
-    match gemv.format {
-        instances::Format::Bf16 | instances::Format::Bf16x2 | instances::Format::Bf16x3 => spec,
-        instances::Format::Window12 => spec
-            .promise_in_main_loop("PRMT", 6 * octets as u32)
-            .max_integers_in_main_loop((INTEGERS_PER_OCTET * octets) as u32),
-    }
+    promise_decoding(spec, gemv.format.facts().few_token_decoding, units)
 }

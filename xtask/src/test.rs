@@ -72,7 +72,8 @@ fn reason(stderr: &str) -> String {
 fn cargo(device: &str) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo.current_dir(paths::root()).env(DEVICE_VARIABLE, device);
-    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once more.
+    // Cargo has set it for this command. A cargo that finds it set takes it for a change, and builds everything once
+    // more.
     cargo.env_remove("CUDA_LIBRARY_PATH");
     cargo
 }

@@ -1,5 +1,5 @@
-//! `bench`: on a GPU, the time of each projection and router beside the time of only reading its weights; on the emulator, which keeps
-//! no time, what its memory traffic was counted to be beside the least possible.
+//! `bench`: on a GPU, the time of each projection and router beside the time of only reading its weights; on the
+//! emulator, which keeps no time, what its memory traffic was counted to be beside the least possible.
 
 mod chart;
 mod counted;
@@ -13,17 +13,18 @@ use crate::args::{Bench, Mode};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, output, progress, record};
-use hopper_proj::convert::PackFormat;
+use hopper_proj::formats::{PackFormat, Weights};
 use hopper_proj::instances::Format;
 use hopper_proj::plan::{Op, Plan, Request};
-use hopper_proj::router::{Router, RouterOptions, RouterWeights};
 use hopper_proj::suites::{Case, ChainCase, RouterCase, Suite};
-use hopper_proj::weights::window12;
-use hopper_proj::{DriverInUse, Engine, Projection, Shape, bf16};
+use hopper_proj::{DriverInUse, Engine, PrepareOptions, Projection, RowMajorCopy, Shape, bf16};
+use hopper_proj::{Router, RouterOptions, RouterWeights};
 use indicatif::ProgressBar;
 use rows::{Recorded, Row};
 use std::io::{Write, stdout};
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::LazyLock;
 use subjects::{Chain, Dense, Routing, Subject};
 
 /// How dense weights are kept.
@@ -50,23 +51,26 @@ impl Kept {
 }
 
 /// What dense weights are benched and verified as.
-pub(crate) const KEPT: [Kept; 3] = [
-    Kept {
-        name: "bf16",
-        format: PackFormat::Bf16,
-        rows: false,
-    },
-    Kept {
-        name: "bf16rows",
-        format: PackFormat::Bf16,
-        rows: true,
-    },
-    Kept {
-        name: "window12",
-        format: PackFormat::Window12,
-        rows: false,
-    },
-];
+pub(crate) static KEPT: LazyLock<Vec<Kept>> = LazyLock::new(|| {
+    let formats = PackFormat::ALL.into_iter().filter(|&format| format != PackFormat::Auto);
+    let mut kept = Vec::new();
+    for format in formats {
+        let name = format.name();
+        kept.push(Kept {
+            name,
+            format,
+            rows: false,
+        });
+        if format == PackFormat::Bf16 {
+            kept.push(Kept {
+                name: "bf16rows",
+                format,
+                rows: true,
+            });
+        }
+    }
+    kept
+});
 
 /// How rows come about and how they are shown.
 trait Meter {
@@ -193,7 +197,8 @@ impl Measuring<'_> {
     /// Measures one call, and shows its row as soon as it is known.
     fn add(
         &mut self,
-        (op, format): (&str, &str),
+        op: &str,
+        format: &str,
         layer: &str,
         m: usize,
         shape: Shape,
@@ -235,7 +240,7 @@ impl Measuring<'_> {
             return Ok(());
         };
         let weights = self.inputs.weights(shape.n() * shape.k(), DEVIATION);
-        for kept in &KEPT {
+        for kept in KEPT.iter() {
             let engine = self.engine;
             let mut cases = layer
                 .iter()
@@ -244,10 +249,11 @@ impl Measuring<'_> {
             if cases.peek().is_none() {
                 continue;
             }
-            let copies = prepared(self.engine, &weights, *shape, kept, |bytes| self.meter.copies(bytes))?;
+            let m = tokens(cases.clone().map(|case| case.m));
+            let copies = prepared(self.engine, &weights, *shape, kept, m, |bytes| self.meter.copies(bytes))?;
             for case in cases {
                 let mut subject = Dense::new(self.engine, &copies, case.m, &mut self.inputs)?;
-                self.add(("project", kept.name), case.layer, case.m, *shape, &mut subject)?;
+                self.add("project", kept.name, case.layer, case.m, *shape, &mut subject)?;
             }
         }
         Ok(())
@@ -272,8 +278,8 @@ impl Measuring<'_> {
         let copies = copied(prepare, |router| self.meter.copies(router.unit_bytes()))?;
         for case in layer {
             for (op, alone) in [("logits", true), ("route", false)] {
-                let mut subject = Routing::new(self.engine, &copies, (case.m, alone), &mut self.inputs)?;
-                self.add((op, "f32"), case.layer, case.m, *shape, &mut subject)?;
+                let mut subject = Routing::new(self.engine, &copies, case.m, alone, &mut self.inputs)?;
+                self.add(op, "f32", case.layer, case.m, *shape, &mut subject)?;
             }
         }
         Ok(())
@@ -289,7 +295,7 @@ impl Measuring<'_> {
             self.inputs.weights(shape.n() * shape.k(), deviation)
         });
         let engine = self.engine;
-        for kept in &KEPT {
+        for kept in KEPT.iter() {
             let mut cases = chain
                 .iter()
                 .filter(|pair| kept.matters_to_pair(engine, pair))
@@ -298,35 +304,44 @@ impl Measuring<'_> {
                 continue;
             }
             let number = |bytes: usize| self.meter.copies(2 * bytes);
-            let down_copies = prepared(self.engine, &down_weights, *down, kept, number)?;
-            let up_copies = prepared(self.engine, &up_weights, *up, kept, number)?;
+            let m = tokens(cases.clone().map(|case| case.m));
+            let down_copies = prepared(self.engine, &down_weights, *down, kept, m.clone(), number)?;
+            let up_copies = prepared(self.engine, &up_weights, *up, kept, m.clone(), number)?;
             for case in cases {
-                let copies = (&down_copies[..], &up_copies[..]);
-                let mut subject = Chain::new(self.engine, copies, case.m, &mut self.inputs)?;
-                self.add(("pair", kept.name), case.layer, case.m, *down, &mut subject)?;
+                let mut subject = Chain::new(self.engine, &down_copies, &up_copies, case.m, &mut self.inputs)?;
+                self.add("pair", kept.name, case.layer, case.m, *down, &mut subject)?;
             }
         }
         Ok(())
     }
 }
 
-/// As many copies of weights as `number` says for their bytes.
+/// As many copies of weights as `number` says for their bytes, for calls of `m` tokens.
 pub(crate) fn prepared(
     engine: &Engine,
     weights: &[bf16],
     shape: Shape,
     kept: &Kept,
+    m: RangeInclusive<usize>,
     number: impl Fn(usize) -> usize,
 ) -> Result<Vec<Projection>> {
-    let number = |projection: &Projection| number(projection.bytes());
-    match kept.format {
-        PackFormat::Window12 => {
-            let packed = window12::pack(weights, shape)?;
-            copied(|| engine.prepare_packed(&packed), number)
-        }
-        _ if kept.rows => copied(|| engine.prepare_for_many(weights, shape), number),
-        _ => copied(|| engine.prepare(weights, shape), number),
-    }
+    let row_major = if kept.rows {
+        RowMajorCopy::Keep
+    } else {
+        RowMajorCopy::Never
+    };
+    let options = PrepareOptions::tokens(m).format(kept.format).row_major(row_major);
+    // To fewer bits once, whatever the number of copies.
+    let weights = Weights::bf16(weights, shape)?.into_format(kept.format, None)?;
+    copied(
+        || engine.prepare(weights.clone(), &options),
+        |projection| number(projection.bytes()),
+    )
+}
+
+/// The range of the numbers of tokens of some cases.
+pub(crate) fn tokens(of_cases: impl Iterator<Item = usize> + Clone) -> RangeInclusive<usize> {
+    of_cases.clone().min().unwrap_or(1)..=of_cases.max().unwrap_or(1)
 }
 
 /// One, and then as many more as `number` says.

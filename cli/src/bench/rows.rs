@@ -2,6 +2,7 @@
 
 use super::counted::Counts;
 use crate::error::{Error, Result};
+use hopper_proj::io::FileError;
 use serde::Serialize;
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -107,10 +108,12 @@ impl Recorded {
     }
 
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let failed = |source| hopper_proj::Error::Io {
-            verb: "read",
-            path: path.to_owned(),
-            source,
+        let failed = |source| {
+            hopper_proj::Error::from(FileError::Io {
+                verb: "read",
+                path: path.to_owned(),
+                source,
+            })
         };
         let file = std::fs::File::open(path).map_err(failed)?;
         let mut bytes = Vec::new();

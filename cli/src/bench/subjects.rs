@@ -5,8 +5,8 @@ use crate::inputs::Inputs;
 use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::cust::stream::Stream;
 use hopper_proj::plan::Plan;
-use hopper_proj::raw::{Overlap, RowMajor, Weights};
-use hopper_proj::router::{Choices, Router, Tokens};
+use hopper_proj::raw::{Overlap, RowMajor};
+use hopper_proj::{Choices, Router, Tokens};
 use hopper_proj::{Engine, Projection, bf16, device_error};
 
 /// A call at one number of tokens.
@@ -84,10 +84,7 @@ pub(super) fn blank(engine: &Engine, len: usize) -> Result<DeviceBuffer<u16>> {
 
 /// Every allocation of packed weights.
 fn weights_of(projection: &Projection) -> Vec<u64> {
-    let mut addresses = vec![projection.pointer()];
-    if let Weights::Window12 { starts, exceptions, .. } = projection.weights() {
-        addresses.extend([starts, exceptions]);
-    }
+    let mut addresses = projection.weights().addresses();
     addresses.extend(projection.row_major().map(RowMajor::address));
     addresses
 }
@@ -151,7 +148,8 @@ pub(super) struct Chain<'a> {
 impl<'a> Chain<'a> {
     pub(super) fn new(
         engine: &Engine,
-        (down, up): (&'a [Projection], &'a [Projection]),
+        down: &'a [Projection],
+        up: &'a [Projection],
         m: usize,
         inputs: &mut Inputs,
     ) -> Result<Self> {
@@ -228,7 +226,8 @@ impl<'a> Routing<'a> {
     pub(super) fn new(
         engine: &Engine,
         copies: &'a [Router],
-        (m, logits_alone): (usize, bool),
+        m: usize,
+        logits_alone: bool,
         inputs: &mut Inputs,
     ) -> Result<Self> {
         let (shape, chosen) = (copies[0].shape(), m * copies[0].gate().top_k());
@@ -273,7 +272,7 @@ impl Subject for Routing<'_> {
     fn memory(&self) -> Vec<Memory> {
         let memory = self.copies[0].memory();
         let rows = memory.rows.map(|rows| rows.address());
-        let weights = [memory.units].into_iter().chain(rows).collect();
+        let weights = memory.weights.addresses().into_iter().chain(rows).collect();
         let result = match &self.logits {
             Some(logits) => Memory::written("logits", vec![logits.as_device_ptr().as_raw()], logits.len() * 4),
             None => {

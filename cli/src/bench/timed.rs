@@ -1,5 +1,5 @@
-//! Times on a GPU. Each call is captured in a graph once per copy of the weights, with enough copies that every call finds
-//! the L2 cache cold; a figure is the median over replays of replay time / calls.
+//! Times on a GPU. Each call is captured in a graph once per copy of the weights, with enough copies that every call
+//! finds the L2 cache cold; a figure is the median over replays of replay time / calls.
 
 use super::{Meter, Row, Subject};
 use crate::args::Mode;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use hopper_proj::cust::event::{Event, EventFlags};
 use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::cust::stream::Stream;
-use hopper_proj::instances::FLOOR_READ;
+use hopper_proj::instances::STREAM_READ;
 use hopper_proj::raw::Overlap;
 use hopper_proj::{Engine, device_error};
 use rand::rngs::StdRng;
@@ -92,7 +92,7 @@ impl Meter for Clock {
             (0..calls).try_for_each(|copy| subject.queue(engine, copy, stream, overlap))
         })?;
         let bytes: Vec<usize> = subject.launches().iter().map(|launch| launch.bytes).collect();
-        let floor = self.readers.floor(engine, (&bytes, calls), &self.stream, overlap)?;
+        let floor = self.readers.floor(engine, &bytes, calls, &self.stream, overlap)?;
         row.timed(us, floor, REPLAYS);
         Ok(())
     }
@@ -128,7 +128,8 @@ impl Readers {
     fn floor(
         &mut self,
         engine: &Engine,
-        (bytes, calls): (&[usize], usize),
+        bytes: &[usize],
+        calls: usize,
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<f64> {
@@ -146,13 +147,14 @@ impl Readers {
             return Ok(f64::NAN);
         };
         let mut best = f64::INFINITY;
-        for reader in FLOOR_READ {
-            let mut out = engine.zeroed(engine.floor_ctas(reader) as usize * reader.warps)?;
+        engine.prepare_readers()?;
+        for reader in STREAM_READ {
+            let mut out = engine.zeroed(engine.reader_ctas(reader) as usize * reader.warps)?;
             let us = per_call(engine, stream, calls, |stream| {
                 let mut at = 0;
                 for len in std::iter::repeat_n(&words, calls).flatten() {
                     let part = data.index(at..at + len);
-                    engine.floor_read_data(reader, &part, &mut out, stream, overlap)?;
+                    engine.stream_read_data(reader, &part, &mut out, stream, overlap)?;
                     at += len;
                 }
                 Ok(())
@@ -216,13 +218,14 @@ mod tests {
     use crate::inputs::{DEVIATION, Inputs};
     use hopper_proj::{DriverChoice, EngineOptions, Shape};
 
-    /// The emulated device replays as a GPU does, but has no times worth a look: what is checked is that all of it runs.
+    /// The emulated device replays as a GPU does, but has no times worth a look: what is checked is that all of it
+    /// runs.
     #[test]
     fn graphs_of_calls_and_of_readers_are_replayed() {
         let engine = Engine::new(EngineOptions::on(DriverChoice::Emulated)).unwrap();
         let (shape, mut inputs) = (Shape::new(16, 65).unwrap(), Inputs::new(1));
         let weights = inputs.weights(16 * 65, DEVIATION);
-        let copies = prepared(&engine, &weights, shape, &KEPT[2], |_| 2).unwrap();
+        let copies = prepared(&engine, &weights, shape, &KEPT[2], 1..=32, |_| 2).unwrap();
         let mut subject = Dense::new(&engine, &copies, 3, &mut inputs).unwrap();
         let mut queued = Vec::new();
         let stream = engine.stream().unwrap();
@@ -236,7 +239,7 @@ mod tests {
         assert_eq!(queued, [0, 1], "captured once, replayed often");
         let mut readers = Readers::default();
         let bytes = [40, 16];
-        (readers.floor(&engine, (&bytes, 2), &stream, Overlap::Programmatic)).unwrap();
+        (readers.floor(&engine, &bytes, 2, &stream, Overlap::Programmatic)).unwrap();
         assert_eq!(readers.known.keys().collect::<Vec<_>>(), [&bytes]);
         let words = readers.data.as_ref().unwrap().len();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Projections against FP64.
 
 use super::{Report, Row};
-use crate::bench::{KEPT, Kept, prepared};
+use crate::bench::{KEPT, Kept, prepared, tokens};
 use crate::error::Result;
 use crate::inputs::{DEVIATION, Inputs};
 use hopper_proj::cust::memory::DeviceSlice;
@@ -20,7 +20,8 @@ pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report
     let mut projections = Vec::new();
     let matters = |kept: &Kept, case: &Case| kept.matters(engine, case.shape, case.m);
     for kept in KEPT.iter().filter(|kept| layer.iter().any(|case| matters(kept, case))) {
-        let one = prepared(engine, &weights, *shape, kept, |_| 1)?;
+        let m = tokens(layer.iter().map(|case| case.m));
+        let one = prepared(engine, &weights, *shape, kept, m, |_| 1)?;
         projections.extend(one.into_iter().map(|projection| (kept, projection)));
     }
     for case in layer {

@@ -6,8 +6,8 @@ use crate::inputs::Inputs;
 use crate::route;
 use hopper_proj::Engine;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::router::{Router, RouterOptions, RouterWeights};
 use hopper_proj::suites::RouterCase;
+use hopper_proj::{Router, RouterOptions, RouterWeights};
 
 /// The cases of one layer, which share its weights.
 pub(super) fn check(engine: &Engine, layer: &[RouterCase], inputs: &mut Inputs, report: &mut Report<'_>) -> Result<()> {

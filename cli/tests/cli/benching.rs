@@ -144,7 +144,8 @@ fn recorded_times_are_drawn_beside_peers() {
     ] {
         assert!(svg.contains(words), "{words} is not in {svg}");
     }
-    // Figures stand on the bars of what was measured, and on no others: not of prototypes, nor of layers that are not ours.
+    // Figures stand on the bars of what was measured, and on no others: not of prototypes, nor of layers that are not
+    // ours.
     for (figure, count) in [
         ("3.8", 1),
         ("2.9", 1),

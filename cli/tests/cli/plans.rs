@@ -43,7 +43,7 @@ fn a_list_has_every_kernel_with_a_cost_or_a_reason() {
             .iter()
             .filter(|instance| instance["instance"] == *name)
             .count();
-        let is_reader = name.as_str().unwrap().starts_with("floor_");
+        let is_reader = name.as_str().unwrap().starts_with("stream_");
         assert_eq!(count, if is_reader { 0 } else { 1 }, "{name}");
         // Those for another format or operation are only counted in the text.
         let is_listed = name.as_str().unwrap().contains("_window12_");

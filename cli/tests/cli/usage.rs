@@ -48,6 +48,8 @@ fn usage_errors_exit_with_2() {
         &["project", "--weights", "w", "--x", "x", "--out", "y", "--rows", "5..5"],
         &["project", "--weights", "w", "--x", "x", "--out", "y", "--cols", "3"],
         &["project", "--weights", "w", "--x", "x", "--out", "y", "--cast", "f16"],
+        // Every projection adds in a fixed order: only routers have the choice.
+        &["project", "--weights", "w", "--x", "x", "--out", "y", "--deterministic"],
         &[
             "project",
             "--weights",

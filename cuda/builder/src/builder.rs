@@ -14,11 +14,11 @@ use crate::toolchain::{Toolchain, describe, output_of};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// For `core` and for the kernels alike. Jump threading copies a barrier into both arms of a branch, which is legal for a
-/// CPU and wrong for a GPU, where all threads of a CTA must meet at the same one.
+/// For `core` and for the kernels alike. Jump threading copies a barrier into both arms of a branch, which is legal for
+/// a CPU and wrong for a GPU, where all threads of a CTA must meet at the same one.
 ///
-/// The unrolling threshold is what a nest of constant loops over accumulators may cost: a loop that stays a loop indexes
-/// its array at run time, which puts the array in local memory.
+/// The unrolling threshold is what a nest of constant loops over accumulators may cost: a loop that stays a loop
+/// indexes its array at run time, which puts the array in local memory.
 const CODEGEN_FLAGS: &[&str] = &[
     "-Zmir-enable-passes=-JumpThreading",
     "-Cllvm-args=-unroll-threshold=5000",
@@ -60,9 +60,9 @@ impl NvvmArch {
 
 /// Builds one kernel crate to one PTX file.
 ///
-/// The crate is an ordinary library (no `cdylib` declared), `no_std` on the GPU, with `extern "ptx-kernel"` functions that are
-/// `#[unsafe(no_mangle)]`. The same crate, compiler and table give the same bytes in any folder, with any source of
-/// the library.
+/// The crate is an ordinary library (no `cdylib` declared), `no_std` on the GPU, with `extern "ptx-kernel"` functions
+/// that are `#[unsafe(no_mangle)]`. The same crate, compiler and table give the same bytes in any folder, with any
+/// source of the library.
 #[derive(Clone, Debug)]
 pub struct CudaBuilder {
     krate: PathBuf,

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crate::ptx_text::{self, Entry};
+use ptx_emulator::parse::{self, Entry, Param, ParseError};
+
 use crate::spec::EntrySpec;
 
 /// Why PTX could not be finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FinishError {
+    /// The PTX parser of this workspace cannot read what the compiler printed.
+    #[error("cannot read line {}: {}; leave this out of the kernel", .0.line, .0.message)]
+    Unreadable(#[from] ParseError),
     /// The module and the table do not hold the same entries.
     #[error("entries only in the PTX: [{}]; only in the table: [{}]; add or remove them on either side",
         only_ptx.join(", "), only_table.join(", "))]
@@ -40,66 +44,77 @@ pub enum FinishError {
     },
 }
 
-/// The alignment that rustc can give a by-value parameter of 8-byte words; with more it copies the value to local memory, or fails.
+/// The alignment that rustc can give a by-value parameter of 8-byte words; with more it copies the value to local
+/// memory, or fails.
 const WORD_ALIGN: u32 = 8;
 /// The alignment that the hardware asks of a tensor map.
 pub(crate) const TENSOR_MAP_ALIGN: u32 = 64;
+/// What a tensor map takes.
+pub(crate) const TENSOR_MAP_BYTES: u32 = 128;
 
 /// Adds launch bounds to every entry and a header to the module, and aligns parameters that are tensor maps.
 ///
-/// Every entry of `ptx` must be in `table` and the reverse. `compiler` and `target` go into the header. The answer depends
-/// on nothing but the arguments.
+/// Every entry of `ptx` must be in `table` and the reverse. `compiler` and `target` go into the header. The answer
+/// depends on nothing but the arguments.
 pub fn finish(ptx: &str, table: &[EntrySpec], compiler: &str, target: &str) -> Result<String, FinishError> {
     let ptx = plain_lines(ptx);
-    let code = ptx_text::without_comments(&ptx);
-    let entries = ptx_text::entries(&code);
+    let entries = parse::parse(&ptx)?.entries;
     same_entries(&entries, table)?;
 
     let mut out = format!("// Compiled by {compiler} for {target}. Generated: do not edit.\n");
     let mut copied = 0;
     for entry in &entries {
-        let present = code[entry.directives.clone()].trim();
-        if !present.is_empty() {
-            let directive = present.lines().next().unwrap_or_default().to_owned();
+        let source = &entry.source;
+        if let Some(directive) = ptx[source.directives.clone()].lines().next() {
             return Err(FinishError::Bounded {
                 entry: entry.name.clone(),
-                directive,
+                directive: directive.to_owned(),
             });
         }
         let Some(spec) = table.iter().find(|spec| spec.name == entry.name) else {
             continue;
         };
-        out.push_str(&ptx[copied..entry.parameters.start]);
-        out.push_str(&aligned(&ptx[entry.parameters.start..entry.directives.start], spec)?);
+        for index in 0..spec.tensor_maps {
+            let declared = &tensor_map(entry, index, &ptx)?.source;
+            out.push_str(&ptx[copied..declared.start]);
+            out.push_str(&tensor_map_parameter(&spec.name, index, TENSOR_MAP_ALIGN));
+            copied = declared.end;
+        }
+        let list_end = source.parameters.end;
+        out.push_str(&ptx[copied..list_end]);
         out.push_str(&format!(
             "\n.maxntid {}, 1, 1\n.minnctapersm {}\n",
             spec.threads, spec.min_ctas
         ));
-        let brace = entry.body.start - 1;
-        out.push_str(ptx[entry.directives.start..brace].trim());
-        copied = brace;
+        out.push_str(ptx[list_end..source.body.start].trim());
+        copied = source.body.start;
     }
     out.push_str(&ptx[copied..]);
     Ok(out)
 }
 
-/// A parameter list with its tensor maps aligned as the hardware wants them.
-fn aligned(parameters: &str, spec: &EntrySpec) -> Result<String, FinishError> {
-    (0..spec.tensor_maps).try_fold(parameters.to_owned(), |list, index| {
-        let [expected, wanted] =
-            [WORD_ALIGN, TENSOR_MAP_ALIGN].map(|align| ptx_text::tensor_map_parameter(&spec.name, index, align));
-        if list.contains(&expected) {
-            return Ok(list.replace(&expected, &wanted));
-        }
-        Err(FinishError::NoTensorMap {
-            entry: spec.name.clone(),
+/// The parameter of that index, which must be declared as rustc declares a tensor map.
+fn tensor_map<'a>(entry: &'a Entry, index: usize, ptx: &str) -> Result<&'a Param, FinishError> {
+    let expected = tensor_map_parameter(&entry.name, index, WORD_ALIGN);
+    let declared = |param: &&Param| ptx[param.source.clone()] == expected;
+    match entry.params.get(index).filter(declared) {
+        Some(param) => Ok(param),
+        None => Err(FinishError::NoTensorMap {
+            entry: entry.name.clone(),
             index,
             expected,
-        })
-    })
+        }),
+    }
 }
 
-/// What LLVM prints around each piece of inline assembly: a quarter of the lines of kernels that are made of such pieces.
+/// How a parameter that holds a tensor map is declared with that alignment: rustc names parameters after the entry, and
+/// a tensor map takes 128 bytes.
+pub(crate) fn tensor_map_parameter(entry: &str, index: usize, align: u32) -> String {
+    format!(".param .align {align} .b8 {entry}_param_{index}[{TENSOR_MAP_BYTES}]")
+}
+
+/// What LLVM prints around each piece of inline assembly: a quarter of the lines of kernels that are made of such
+/// pieces.
 const MARKS: [&str; 2] = ["// begin inline asm", "// end inline asm"];
 
 /// One kind of line end, nothing invisible at line ends, no marks of inline assembly, one line end at the end.
@@ -180,6 +195,17 @@ mod tests {
                 index: 1,
                 expected
             }
+        );
+    }
+
+    #[test]
+    fn text_that_cannot_be_read_is_an_error() {
+        let error = finish(&PTX.replace("ret;", "ret"), &table(), "rustc", "sm_90a").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot read line 13: expected an operand, found }"),
+            "{error}"
         );
     }
 

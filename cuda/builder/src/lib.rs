@@ -1,8 +1,8 @@
 //! Kernel crate in, finished PTX out.
 //!
-//! [`CudaBuilder`] compiles a `no_std` crate for `nvptx64-nvidia-cuda` with rustc's own backend and finishes the PTX with
-//! the launch bounds that Rust source cannot express. [`lint`](lint::lint) and [`sass`] then hold the result against the
-//! same table of entries: the first in the PTX text, the second in what NVIDIA's assembler makes of it.
+//! [`CudaBuilder`] compiles a `no_std` crate for `nvptx64-nvidia-cuda` with rustc's own backend and finishes the PTX
+//! with the launch bounds that Rust source cannot express. [`lint`](lint::lint) and [`sass`] then hold the result
+//! against the same table of entries: the first in the PTX text, the second in what NVIDIA's assembler makes of it.
 //!
 //! ```no_run
 //! use cuda_builder::{CudaBuilder, EntrySpec, NvvmArch};
@@ -21,13 +21,12 @@ mod error;
 pub mod finish;
 mod library_source;
 pub mod lint;
-pub mod ptx_text;
 pub mod sass;
 mod spec;
 mod toolchain;
 
 pub use builder::{CudaBuilder, NvvmArch};
-pub use error::BuildError;
+pub use error::{BuildError, LIBRARY_SOURCE_VARIABLE, SourceError};
 pub use finish::FinishError;
-pub use library_source::{LIBRARY_SOURCE_VARIABLE, SourceError, library_source};
+pub use library_source::library_source;
 pub use spec::{EntrySpec, SassPromise};

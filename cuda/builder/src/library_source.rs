@@ -4,59 +4,11 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::error::BuildError;
+use crate::error::{BuildError, LIBRARY_SOURCE_VARIABLE, SourceError};
 use crate::toolchain::{Toolchain, output_of};
 
-/// The variable that may name a folder with the library source.
-pub const LIBRARY_SOURCE_VARIABLE: &str = "CUDA_BUILDER_RUST_SRC";
-
-/// Why there is no usable library source.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// None of the three ways led to a source.
-    #[error(
-        "no library source for the GPU target; any one of these three gives it:\n\
-         1. the toolchain's component rust-src: nothing is at `{}`\n\
-         2. the variable {LIBRARY_SOURCE_VARIABLE}, naming a folder with the source of Rust {release}: it is not set\n\
-         3. `rustup component add rust-src`, which this build has just tried: {rustup}",
-        toolchain.display()
-    )]
-    Missing {
-        /// Where the toolchain's own source would be.
-        toolchain: PathBuf,
-        /// The compiler's version.
-        release: String,
-        /// Why rustup could not help.
-        rustup: String,
-    },
-    /// The variable names a folder that is no library source.
-    #[error(
-        "{LIBRARY_SOURCE_VARIABLE} is `{}`, which holds no Rust library source ({missing} is not there); give the folder \
-         `library` of rust-src, or the folder above it", folder.display()
-    )]
-    NotASource {
-        /// The folder given.
-        folder: PathBuf,
-        /// What was looked for in vain.
-        missing: String,
-    },
-    /// The variable names a source of another version.
-    #[error(
-        "{LIBRARY_SOURCE_VARIABLE} is `{}`, the library source of Rust {found}, but the compiler is {release}; give the source \
-         of the same version", folder.display()
-    )]
-    OtherVersion {
-        /// The folder given.
-        folder: PathBuf,
-        /// The version of the source.
-        found: String,
-        /// The compiler's version.
-        release: String,
-    },
-}
-
-/// The source of the library that belongs to the compiler that is active in `folder`: for those who build it themselves.
+/// The source of the library that belongs to the compiler that is active in `folder`: for those who build it
+/// themselves.
 ///
 /// # Errors
 ///

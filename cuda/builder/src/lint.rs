@@ -1,13 +1,13 @@
 //! Holds finished PTX against the table of entries.
 //!
-//! A GPU kernel can be wrong in ways that no compiler reports: a barrier that an optimisation copied into two branches, an
-//! array that went to local memory, a helper that was not inlined. All of them show in the text.
+//! A GPU kernel can be wrong in ways that no compiler reports: a barrier that an optimisation copied into two branches,
+//! an array that went to local memory, a helper that was not inlined. All of them show in the text.
 
 use std::fmt;
-use std::ops::Range;
 
-use crate::finish::TENSOR_MAP_ALIGN;
-use crate::ptx_text::{self, Entry, Instruction};
+use ptx_emulator::parse::{self, Entry, Formal, Function, Inst, Param, ParseError, Space, Var};
+
+use crate::finish::{TENSOR_MAP_ALIGN, tensor_map_parameter};
 use crate::spec::EntrySpec;
 
 /// One fault of a module.
@@ -25,6 +25,12 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
+    /// The text is no PTX, or PTX that the parser does not know.
+    #[error("the PTX cannot be read: {message}")]
+    Unreadable {
+        /// What was found, and what was expected.
+        message: String,
+    },
     /// An entry is not in the table.
     #[error("it is not in the table of entries; add it there, or remove the kernel")]
     NotInTable,
@@ -80,6 +86,16 @@ pub enum Fault {
     },
 }
 
+impl Finding {
+    fn of_entry(entry: &str, line: Option<u32>, fault: Fault) -> Finding {
+        Finding {
+            entry: Some(entry.to_owned()),
+            line: line.map(|line| line as usize),
+            fault,
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.entry, self.line) {
@@ -92,92 +108,155 @@ impl fmt::Display for Finding {
 }
 
 /// Every fault of `ptx`, in the order of the text, then those of entries that the text lacks.
+///
+/// Text that [`ptx_emulator::parse`] cannot read has one fault: [`Fault::Unreadable`], or [`Fault::Repeated`] where two
+/// entries have one name.
 pub fn lint(ptx: &str, table: &[EntrySpec]) -> Vec<Finding> {
-    let code = ptx_text::without_comments(ptx);
-    let entries = ptx_text::entries(&code);
-    let mut findings = Vec::new();
-
-    let mut outside = 0;
-    for (at, entry) in entries.iter().enumerate() {
-        forbidden(&code, outside..entry.directives.start, None, &mut findings);
-        outside = entry.body.end;
-        let mut report = |fault| {
-            findings.push(Finding {
-                entry: Some(entry.name.clone()),
-                line: None,
-                fault,
-            })
-        };
-        if entries[..at].iter().any(|earlier| earlier.name == entry.name) {
-            report(Fault::Repeated);
-        }
-        match table.iter().find(|spec| spec.name == entry.name) {
-            None => report(Fault::NotInTable),
-            Some(spec) => {
-                bounds(&code[entry.directives.clone()], spec)
-                    .into_iter()
-                    .chain(tensor_maps(&code[entry.parameters.clone()], spec))
-                    .for_each(&mut report);
-                counts(&code, entry, spec, &mut findings);
-            }
-        }
-        forbidden(&code, entry.body.clone(), Some(&entry.name), &mut findings);
+    let module = match parse::parse(ptx) {
+        Ok(module) => module,
+        Err(error) => return vec![unreadable(error)],
+    };
+    // Each entry and function with the line that it starts on.
+    let mut findings: Vec<(u32, Finding)> = Vec::new();
+    for entry in &module.entries {
+        findings.extend(of_entry(entry, ptx, table).map(|finding| (entry.line, finding)));
     }
-    forbidden(&code, outside..code.len(), None, &mut findings);
+    for function in &module.functions {
+        findings.extend(of_function(function).map(|finding| (function.line, finding)));
+    }
+    findings.sort_by_key(|&(line, _)| line);
+    let mut findings: Vec<Finding> = findings.into_iter().map(|(_, finding)| finding).collect();
 
     for (at, spec) in table.iter().enumerate() {
-        let mut report = |fault| {
-            findings.push(Finding {
-                entry: Some(spec.name.clone()),
-                line: None,
-                fault,
-            })
-        };
         if table[..at].iter().any(|earlier| earlier.name == spec.name) {
-            report(Fault::Repeated);
-        } else if entries.iter().all(|entry| entry.name != spec.name) {
-            report(Fault::NotInPtx);
+            findings.push(Finding::of_entry(&spec.name, None, Fault::Repeated));
+        } else if module.entries.iter().all(|entry| entry.name != spec.name) {
+            findings.push(Finding::of_entry(&spec.name, None, Fault::NotInPtx));
         }
     }
     findings
 }
 
-fn bounds(directives: &str, spec: &EntrySpec) -> Vec<Fault> {
-    let wanted = [
-        (".maxntid", format!("{}, 1, 1", spec.threads)),
-        (".minnctapersm", spec.min_ctas.to_string()),
-    ];
-    let mut faults = Vec::new();
-    for (directive, expected) in wanted {
-        let found = directive_value(directives, directive);
-        if found.as_deref() != Some(&expected) {
-            faults.push(Fault::Bounds {
-                directive,
-                found: found.unwrap_or_else(|| "missing".into()),
-                expected,
-            });
-        }
+fn unreadable(error: ParseError) -> Finding {
+    let fault = match error.repeated {
+        Some(_) => Fault::Repeated,
+        None => Fault::Unreadable { message: error.message },
+    };
+    Finding {
+        entry: error.repeated,
+        line: Some(error.line as usize),
+        fault,
     }
-    faults
 }
 
-fn tensor_maps(parameters: &str, spec: &EntrySpec) -> impl Iterator<Item = Fault> {
-    (0..spec.tensor_maps).filter_map(move |index| {
-        let expected = ptx_text::tensor_map_parameter(&spec.name, index, TENSOR_MAP_ALIGN);
-        (!parameters.contains(&expected)).then_some(Fault::TensorMap { index, expected })
+fn of_entry(entry: &Entry, ptx: &str, table: &[EntrySpec]) -> impl Iterator<Item = Finding> {
+    let mut findings = Vec::new();
+    let mut report = |line: Option<u32>, fault| findings.push(Finding::of_entry(&entry.name, line, fault));
+    match table.iter().find(|spec| spec.name == entry.name) {
+        None => report(None, Fault::NotInTable),
+        Some(spec) => {
+            bounds(entry, spec).for_each(|fault| report(None, fault));
+            tensor_maps(entry, ptx, spec).for_each(|fault| report(None, fault));
+            counts(entry, spec, &mut report);
+        }
+    }
+    let mut words: Vec<Word> = (entry.params.iter().filter_map(Word::of_param))
+        .chain(entry.local.iter().filter_map(Word::of_variable))
+        .chain(entry.body.iter().map(Word::of_instruction))
+        .collect();
+    words.sort_by_key(|word| word.line);
+    for word in words {
+        if let Some(fault) = forbidden(&word.text) {
+            report(Some(word.line), fault);
+        }
+    }
+    findings.into_iter()
+}
+
+/// A function is forbidden, and so is what is forbidden in an entry.
+fn of_function(function: &Function) -> impl Iterator<Item = Finding> {
+    let head = Word {
+        line: function.line,
+        text: ".func".to_owned(),
+    };
+    let formals = function.params.iter().chain(&function.returns);
+    let params = formals.filter_map(|formal| match formal {
+        Formal::Memory(param) => Word::of_param(param),
+        Formal::Register(_) => None,
+    });
+    let mut words: Vec<Word> = (params)
+        .chain(function.local.iter().filter_map(Word::of_variable))
+        .chain(function.body.iter().flatten().map(Word::of_instruction))
+        .collect();
+    words.sort_by_key(|word| word.line);
+    words.insert(0, head);
+    words.into_iter().filter_map(|word| {
+        Some(Finding {
+            entry: None,
+            line: Some(word.line as usize),
+            fault: forbidden(&word.text)?,
+        })
     })
 }
 
-/// `.maxntid 256, 1, 1` → `256, 1, 1`, however it is spaced.
-fn directive_value(directives: &str, name: &str) -> Option<String> {
-    let value = directives
-        .split('.')
-        .find_map(|directive| directive.strip_prefix(&name[1..]))?;
-    let numbers: Vec<&str> = value
-        .split(|c: char| c == ',' || c.is_whitespace())
-        .filter(|n| !n.is_empty())
-        .collect();
-    Some(numbers.join(", "))
+/// An opcode or a directive that may be forbidden.
+struct Word {
+    line: u32,
+    text: String,
+}
+
+impl Word {
+    fn of_instruction(inst: &Inst) -> Word {
+        Word {
+            line: inst.line,
+            text: inst.mnemonic(),
+        }
+    }
+
+    fn of_variable(var: &Var) -> Option<Word> {
+        (var.space == Space::Local).then(|| Word {
+            line: var.line,
+            text: ".local".to_owned(),
+        })
+    }
+
+    fn of_param(param: &Param) -> Option<Word> {
+        (param.points_into == Some(Space::Local)).then(|| Word {
+            line: param.line,
+            text: ".local".to_owned(),
+        })
+    }
+}
+
+fn bounds(entry: &Entry, spec: &EntrySpec) -> impl Iterator<Item = Fault> {
+    let threads = |[x, y, z]: [u32; 3]| format!("{x}, {y}, {z}");
+    let held = [
+        (
+            ".maxntid",
+            entry.max_threads.map(threads),
+            threads([spec.threads, 1, 1]),
+        ),
+        (
+            ".minnctapersm",
+            entry.min_ctas.map(|ctas| ctas.to_string()),
+            spec.min_ctas.to_string(),
+        ),
+    ];
+    held.into_iter().filter_map(|(directive, found, expected)| {
+        (found.as_ref() != Some(&expected)).then(|| Fault::Bounds {
+            directive,
+            found: found.unwrap_or_else(|| "missing".into()),
+            expected,
+        })
+    })
+}
+
+fn tensor_maps(entry: &Entry, ptx: &str, spec: &EntrySpec) -> impl Iterator<Item = Fault> {
+    (0..spec.tensor_maps).filter_map(|index| {
+        let expected = tensor_map_parameter(&spec.name, index, TENSOR_MAP_ALIGN);
+        let declared = entry.params.get(index).map(|param| &ptx[param.source.clone()]);
+        (declared != Some(&*expected)).then_some(Fault::TensorMap { index, expected })
+    })
 }
 
 const LOCAL: &str = "local memory is slow memory in disguise; an array that no loop unrolled away is the usual cause";
@@ -186,44 +265,28 @@ const CALL: &str = "a call that was not inlined keeps its arguments in memory; m
 /// What must stand nowhere, as a directive or as a part of a mnemonic, and why.
 const FORBIDDEN: &[(&str, &str)] = &[("local", LOCAL), ("func", CALL), ("call", CALL)];
 
-fn forbidden(code: &str, part: Range<usize>, entry: Option<&str>, findings: &mut Vec<Finding>) {
-    let directives = ptx_text::directives(code, part.clone());
-    let mut words: Vec<Instruction<'_>> = ptx_text::instructions(code, part).chain(directives).collect();
-    words.sort_by_key(|word| word.offset);
-    for Instruction { offset, mnemonic } in words {
-        if let Some((_, reason)) = FORBIDDEN
-            .iter()
-            .find(|(what, _)| mnemonic.split('.').any(|piece| piece == *what))
-        {
-            findings.push(Finding {
-                entry: entry.map(str::to_owned),
-                line: Some(ptx_text::line_of(code, offset)),
-                fault: Fault::Forbidden {
-                    what: mnemonic.to_owned(),
-                    reason,
-                },
-            });
-        }
-    }
+fn forbidden(word: &str) -> Option<Fault> {
+    let (_, reason) = FORBIDDEN
+        .iter()
+        .find(|(what, _)| word.split('.').any(|piece| piece == *what))?;
+    Some(Fault::Forbidden {
+        what: word.to_owned(),
+        reason,
+    })
 }
 
 /// Counts what the table lists, and finds what waits for other threads without being listed.
-fn counts(code: &str, entry: &Entry, spec: &EntrySpec, findings: &mut Vec<Finding>) {
+fn counts(entry: &Entry, spec: &EntrySpec, report: &mut impl FnMut(Option<u32>, Fault)) {
     let listed: Vec<String> = spec.counts.iter().map(|(prefix, _)| one_spelling(prefix)).collect();
     let mut found = vec![0u32; listed.len()];
-    for Instruction { offset, mnemonic } in ptx_text::instructions(code, entry.body.clone()) {
-        let spelled = one_spelling(mnemonic);
+    for inst in &entry.body {
+        let mnemonic = inst.mnemonic();
+        let spelled = one_spelling(&mnemonic);
         let matching = listed.iter().enumerate().filter(|(_, prefix)| begins(&spelled, prefix));
         // The longest one counts, so that a table may list both a family and one of its members.
         match matching.max_by_key(|(_, prefix)| prefix.len()) {
             Some((at, _)) => found[at] += 1,
-            None if waits_for_others(&spelled) => findings.push(Finding {
-                entry: Some(entry.name.clone()),
-                line: Some(ptx_text::line_of(code, offset)),
-                fault: Fault::Unlisted {
-                    mnemonic: mnemonic.to_owned(),
-                },
-            }),
+            None if waits_for_others(&spelled) => report(Some(inst.line), Fault::Unlisted { mnemonic }),
             None => {}
         }
     }
@@ -234,11 +297,7 @@ fn counts(code: &str, entry: &Entry, spec: &EntrySpec, findings: &mut Vec<Findin
                 found,
                 expected: *expected,
             };
-            findings.push(Finding {
-                entry: Some(entry.name.clone()),
-                line: None,
-                fault,
-            });
+            report(None, fault);
         }
     }
 }

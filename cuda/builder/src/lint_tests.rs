@@ -12,7 +12,7 @@ const PTX: &str = "\
 .maxntid 256, 1, 1
 .minnctapersm 2
 {
-	.reg .pred 	%p<3>;
+	.reg .pred 	%p<3>, p; .reg .b32 %r<9>, r; .reg .b64 %rd<3>; .reg .f32 %f<5>;
 	barrier.cluster.arrive.aligned;
 	barrier.cluster.wait.aligned;
 $L__BB0_1:
@@ -169,9 +169,10 @@ fn local_memory_and_calls_are_found_where_they_stand() {
         ),
         ("\tret;", "\tst.local.b32 \t[%rd1], 0;\n\tret;", "st.local.b32"),
         ("\tret;", "\tcvta.local.u64 \t%rd1, %rd2;\n\tret;", "cvta.local.u64"),
-        ("\tret;", "\t@%p1 call.uni helper, (param0);\n\tret;", "call.uni"),
+        ("\tret;", "\t@%p1 call.uni %rd1, (%r1);\n\tret;", "call.uni"),
         (".visible", ".func helper()\n{\n\tret;\n}\n.visible", ".func"),
         (".visible", ".extern .func helper();\n.visible", ".func"),
+        (".b64 k_param_0", ".b64 .ptr .local k_param_0", ".local"),
     ];
     for (from, to, what) in cases {
         let found = lint(&with(from, to), &table());
@@ -189,7 +190,10 @@ fn local_memory_and_calls_are_found_where_they_stand() {
         assert!(with(from, to).lines().nth(line - 1).unwrap().contains(what), "{to}");
     }
     assert_eq!(
-        faults(&with("\tret;", "\tmov.u32 %call, local;\n\tret;")),
+        faults(&with(
+            "\tret;",
+            "\t.reg .b32 %call, local;\n\tmov.u32 %call, local;\n\tret;"
+        )),
         [],
         "names may be anything"
     );
@@ -214,6 +218,56 @@ fn entries_and_table_must_agree_both_ways() {
     assert_eq!(lint(PTX, &[])[0].fault, Fault::NotInTable);
     let twice = format!("{PTX}{}", &PTX[PTX.find(".visible").unwrap()..]);
     assert_eq!(faults(&twice), [Fault::Repeated]);
+    assert_eq!(lint(&twice, &table())[0].entry.as_deref(), Some("k"));
+}
+
+#[test]
+fn what_is_forbidden_is_found_in_functions_and_where_they_are_called() {
+    let helper = ".func helper()\n{\n\t.local .b32 \tx;\n\tst.local.b32 \t[x], 0;\n\tret;\n}\n.visible";
+    let ptx = with(".visible", helper).replacen("bar.sync \t0;", "bar.sync 0; call.uni helper;", 1);
+    let found: Vec<_> = (lint(&ptx, &table()).into_iter())
+        .map(|finding| match finding.fault {
+            Fault::Forbidden { what, .. } => (finding.entry, finding.line.unwrap(), what),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        (None, 4, ".func".to_owned()),
+        (None, 6, ".local".to_owned()),
+        (None, 7, "st.local.b32".to_owned()),
+        (Some("k".to_owned()), 27, "call.uni".to_owned()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn text_that_cannot_be_read_is_a_finding() {
+    let cases = [
+        (".version 8.0\n", "", "expected `.version`", 1),
+        ("\tret;", "\tret", "expected an operand", 23),
+        ("\tret;", "\tadd.u32 %r1, %q, 1;", "%q", 22),
+        (
+            ".visible",
+            ".shadowed",
+            "expected a kernel, a function or a variable",
+            4,
+        ),
+    ];
+    for (from, to, words, line) in cases {
+        let found = lint(&with(from, to), &table());
+        let [
+            Finding {
+                entry: None,
+                line: Some(at),
+                fault: Fault::Unreadable { message },
+            },
+        ] = &found[..]
+        else {
+            panic!("{to}: {found:?}")
+        };
+        assert!(message.contains(words), "{to}: {message}");
+        assert_eq!(*at, line, "{to}");
+    }
 }
 
 #[test]

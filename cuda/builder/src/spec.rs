@@ -42,8 +42,8 @@ pub struct SassPromise {
 }
 
 impl EntrySpec {
-    /// An entry of `threads` threads: one CTA per SM, up to 255 registers, no shared memory, no cluster, no tensor maps, no
-    /// barriers.
+    /// An entry of `threads` threads: one CTA per SM, up to 255 registers, no shared memory, no cluster, no tensor
+    /// maps, no barriers.
     pub fn new(name: impl Into<String>, threads: u32) -> Self {
         Self {
             name: name.into(),

@@ -1,10 +1,11 @@
-//! Builds a tiny kernel crate with everything that a kernel project does: a table, a barrier between two branches on the
-//! same condition, dynamic shared memory.
+//! Builds a tiny kernel crate with everything that a kernel project does: a table, a barrier between two branches on
+//! the same condition, dynamic shared memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_builder::{BuildError, CudaBuilder, EntrySpec, FinishError, ptx_text};
+use cuda_builder::{BuildError, CudaBuilder, EntrySpec, FinishError};
+use ptx_emulator::parse;
 
 const SOURCE: &str = r#"
 #![no_std]
@@ -67,10 +68,9 @@ fn a_kernel_crate_becomes_the_same_finished_ptx_in_any_folder() {
     assert!(text.contains(".target sm_90a"), "{text}");
     assert!(text.contains(".maxntid 128, 1, 1\n.minnctapersm 4\n{"), "{text}");
 
-    let code = ptx_text::without_comments(text);
-    let body = ptx_text::entries(&code)[0].body.clone();
-    let barriers = ptx_text::instructions(&code, body)
-        .filter(|i| i.mnemonic == "bar.sync")
+    let module = parse::parse(text).unwrap();
+    let barriers = (module.entries[0].body.iter())
+        .filter(|inst| inst.mnemonic() == "bar.sync")
         .count();
     assert_eq!(
         barriers, 1,

@@ -154,8 +154,8 @@ pub(crate) fn words(number: CUresult) -> Option<&'static CStr> {
     row(number).map(|row| row.words)
 }
 
-/// The code itself where `cust`'s `CUresult` has a variant for it, else 999: `cust` declares its functions as returning a Rust
-/// `enum`, for which any other number is undefined behaviour.
+/// The code itself where `cust`'s `CUresult` has a variant for it, else 999: `cust` declares its functions as returning
+/// a Rust `enum`, for which any other number is undefined behaviour.
 pub(crate) fn for_cust(number: CUresult) -> CUresult {
     match number {
         0 => 0,

@@ -1,8 +1,9 @@
-//! The driver API's C functions, callable from Rust: those that `cust`'s bindings lack (launches with attributes, clusters,
-//! occupancy of clusters, functions by name), and all others, with the plain C types of their arguments.
+//! The driver API's C functions, callable from Rust: those that `cust`'s bindings lack (launches with attributes,
+//! clusters, occupancy of clusters, functions by name), and all others, with the plain C types of their arguments.
 //!
-//! A handle is a pointer here as it is there, so `cust`'s raw handles need a cast and nothing more. The functions newer than
-//! `cust`'s bindings return every result code as it is; of the others, codes that `cust` cannot represent come as 999.
+//! A handle is a pointer here as it is there, so `cust`'s raw handles need a cast and nothing more. The functions newer
+//! than `cust`'s bindings return every result code as it is; of the others, codes that `cust` cannot represent come as
+//! 999.
 
 pub use crate::symbols::absent::*;
 pub use crate::symbols::capture::*;

@@ -1,9 +1,10 @@
 //! The CUDA driver API as a choice made at run time: NVIDIA's library, or an emulated driver over a PTX emulator.
 //!
-//! This crate defines the C symbols of the driver API (`cuInit`, `cuMemAlloc_v2`, `cuLaunchKernelEx`, …). The first call of any
-//! of them decides where all calls go: to NVIDIA's `libcuda.so.1` where it loads and has a device, else to the emulated driver;
-//! the variable `HOPPER_PROJ_DEVICE` (`auto`, `cuda`, `emulated`) or a call of [`select`] before it says otherwise. A program
-//! linked with this crate therefore needs no driver to start, and the same host code runs with a GPU and without.
+//! This crate defines the C symbols of the driver API (`cuInit`, `cuMemAlloc_v2`, `cuLaunchKernelEx`, …). The first
+//! call of any of them decides where all calls go: to NVIDIA's `libcuda.so.1` where it loads and has a device, else to
+//! the emulated driver; the variable `HOPPER_PROJ_DEVICE` (`auto`, `cuda`, `emulated`) or a call of [`select`] before
+//! it says otherwise. A program linked with this crate therefore needs no driver to start, and the same host code runs
+//! with a GPU and without.
 //!
 //! A crate that calls the driver through its C symbols alone, as `cust` does, must name this one, or it is not linked:
 //!

@@ -1,5 +1,5 @@
-//! What the emulated driver says on request, each kind where a variable of its own tells: calls that it does not serve, faults as they
-//! happen, code that is refused, and what was not freed in the end.
+//! What the emulated driver says on request, each kind where a variable of its own tells: calls that it does not serve,
+//! faults as they happen, code that is refused, and what was not freed in the end.
 
 use crate::codes::Code;
 use crate::select::SelectError;
@@ -24,7 +24,8 @@ enum Sink {
 }
 
 impl Sink {
-    /// What the variable says: nothing, `stderr`, or a file, which is appended to. A file that does not open is told once.
+    /// What the variable says: nothing, `stderr`, or a file, which is appended to. A file that does not open is told
+    /// once.
     fn of(variable: &str) -> Sink {
         let Some(word) = std::env::var_os(variable).filter(|word| !word.is_empty()) else {
             return Sink::Nowhere;

@@ -128,9 +128,9 @@ static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 static IS_LIBRARY: AtomicBool = AtomicBool::new(false);
 
-/// Makes this copy of the crate a driver library of its own, for programs that know nothing of it: it serves the emulated driver
-/// whatever the variable [`VARIABLE`] says, and returns every result code as it is. To be called before any other function, as the
-/// `libcuda.so.1` that `cargo xtask emulated-driver` builds does when it is loaded.
+/// Makes this copy of the crate a driver library of its own, for programs that know nothing of it: it serves the
+/// emulated driver whatever the variable [`VARIABLE`] says, and returns every result code as it is. To be called before
+/// any other function, as the `libcuda.so.1` that `cargo xtask emulated-driver` builds does when it is loaded.
 pub fn serve_as_library() {
     IS_LIBRARY.store(true, Ordering::Relaxed);
 }
@@ -144,8 +144,8 @@ pub(crate) fn is_library() -> bool {
 ///
 /// # Errors
 ///
-/// NVIDIA's driver is asked for and cannot serve, another driver is in use already, or the emulated one would be in use and
-/// [`SEED_VARIABLE`] holds no seed.
+/// NVIDIA's driver is asked for and cannot serve, another driver is in use already, or the emulated one would be in use
+/// and [`SEED_VARIABLE`] holds no seed.
 pub fn select(choice: Choice) -> Result<Selected, SelectError> {
     let selected = open(choice)?.selected();
     match (choice, selected) {
@@ -161,8 +161,8 @@ pub fn select(choice: Choice) -> Result<Selected, SelectError> {
 ///
 /// # Errors
 ///
-/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve, or the emulated driver would serve
-/// and [`SEED_VARIABLE`] holds no seed.
+/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve, or the emulated driver
+/// would serve and [`SEED_VARIABLE`] holds no seed.
 pub fn selected() -> Result<Selected, SelectError> {
     driver().map(Driver::selected)
 }

@@ -1,5 +1,5 @@
-//! One line per function of the driver API, from which its C symbol, its way to NVIDIA's library and its way to the emulated
-//! driver are made.
+//! One line per function of the driver API, from which its C symbol, its way to NVIDIA's library and its way to the
+//! emulated driver are made.
 
 use crate::codes::{Answer, Code, for_cust, number};
 use crate::emulated::context;
@@ -77,7 +77,8 @@ pub(crate) enum Way {
     Refused(Code),
 }
 
-/// The functions that put errors into words. They serve even where no driver can be chosen, so that the reason can be shown.
+/// The functions that put errors into words. They serve even where no driver can be chosen, so that the reason can be
+/// shown.
 const WORDS: [&CStr; 2] = [c"cuGetErrorName", c"cuGetErrorString"];
 
 /// The functions that serve before `cuInit`, and within a function of the host's that a stream calls.
@@ -130,9 +131,9 @@ pub(crate) fn told(callers: Callers, code: CUresult) -> CUresult {
     }
 }
 
-/// Defines driver functions. `name(arguments) => path;` emulates by the function at `emulated::path`, which takes the same
-/// arguments; `name(arguments) => unsupported;` has no emulation. `name / other(arguments)` defines the same function twice: as
-/// `other`, for which a null stream is the thread's own default stream.
+/// Defines driver functions. `name(arguments) => path;` emulates by the function at `emulated::calls::path`, which
+/// takes the same arguments; `name(arguments) => unsupported;` has no emulation. `name / other(arguments)` defines the
+/// same function twice: as `other`, for which a null stream is the thread's own default stream.
 macro_rules! driver_api {
     ($callers:ident: $($name:ident $(/ $per_thread:ident)? ($($arguments:tt)*) => $($how:ident)::+;)*) => {
         $(driver_api! { @function $callers $name $(/ $per_thread)? ($($arguments)*) => $($how)::+ })*
@@ -157,7 +158,8 @@ macro_rules! driver_api {
         ///
         /// # Safety
         ///
-        /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
+        /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes
+        /// there.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $crate::types::CUresult {
@@ -196,7 +198,7 @@ macro_rules! driver_api {
     }};
     (@emulated [$($how:ident)::+] ($($argument:ident),*)) => {
         // SAFETY: the caller keeps the promises of the driver API, which are the ones the emulation asks for.
-        unsafe { $crate::emulated::$($how)::+($($argument),*) }
+        unsafe { $crate::emulated::calls::$($how)::+($($argument),*) }
     };
 }
 pub(crate) use driver_api;

@@ -1,7 +1,7 @@
 //! The driver API's C types, written once as plain integers, pointers and `repr(C)` structures.
 //!
-//! Handles are opaque pointers, result codes and enumerations are plain integers: a value that a newer driver invents is
-//! then a number like any other, where a Rust `enum` would make it undefined behaviour.
+//! Handles are opaque pointers, result codes and enumerations are plain integers: a value that a newer driver invents
+//! is then a number like any other, where a Rust `enum` would make it undefined behaviour.
 
 mod graph;
 mod memory;
@@ -114,7 +114,7 @@ impl CUlaunchAttribute {
         Self::new(launch_attribute::CLUSTER_DIMENSION, dim)
     }
 
-    /// Lets the launch start before the one ahead of it on the stream has ended.
+    /// Lets the launch start before the preceding kernel of the stream has ended.
     pub fn programmatic_serialization() -> Self {
         Self::new(launch_attribute::PROGRAMMATIC_STREAM_SERIALIZATION, [1])
     }
@@ -143,7 +143,7 @@ pub mod launch_attribute {
     pub const CLUSTER_DIMENSION: u32 = 4;
     /// How clusters are spread over the device.
     pub const CLUSTER_SCHEDULING_POLICY_PREFERENCE: u32 = 5;
-    /// The launch may start before the one ahead of it on the stream has ended.
+    /// The launch may start before the preceding kernel of the stream has ended.
     pub const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
     /// An event that blocks of the kernel trigger.
     pub const PROGRAMMATIC_EVENT: u32 = 7;
@@ -213,7 +213,7 @@ pub mod jit_option {
     pub const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
 }
 
-/// `CUtensorMap`: what a tensor copy needs to know of its tensor, opaque: whichever driver is in use reads it alone.
+/// `CUtensorMap`: the tensor that a TMA tile load or store works on. It is opaque: only the driver in use reads it.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CUtensorMap {

@@ -1,5 +1,5 @@
-//! Gives the library the name under which programs ask for NVIDIA's, and makes it use its own symbols, whatever the program has of the
-//! same names.
+//! Gives the library the name under which programs ask for NVIDIA's, and makes it use its own symbols, whatever the
+//! program has of the same names.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,5 @@
-//! How captures of one thread bear on calls of another. A file of its own, one test at a time: a global capture stands in the way of
-//! every thread of the process.
+//! How captures of one thread bear on calls of another. A file of its own, one test at a time: a global capture stands
+//! in the way of every thread of the process.
 
 #[macro_use]
 mod common;

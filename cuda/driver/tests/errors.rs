@@ -1,4 +1,5 @@
-//! What every function of the driver answers to arguments that are nothing: zeros and nulls, handles of nobody's, no context.
+//! What every function of the driver answers to arguments that are nothing: zeros and nulls, handles of nobody's, no
+//! context.
 //!
 //! A function is called with 16 words, of which it takes those that it has arguments for.
 
@@ -119,7 +120,8 @@ answers! { TO_NOBODY;
         cuStreamGetCtx cuStreamWaitEvent cuStreamQuery cuStreamSynchronize cuStreamDestroy_v2;
 }
 
-/// Functions that zeros suit, with what does not suit them: the first words, whether a context is current, and the code.
+/// Functions that zeros suit, with what does not suit them: the first words, whether a context is current, and the
+/// code.
 const UNSUITED: &[(&[&str], &[usize], bool, u32)] = &[
     (&["cuInit"], &[1], true, INVALID_VALUE),
     (

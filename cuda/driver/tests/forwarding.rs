@@ -1,5 +1,5 @@
-//! Which driver a process ends up with, and what reaches the caller from a driver that is not ours. Each case is a process of its
-//! own, since a process chooses once; a stand-in for NVIDIA's library lets the cases run on any machine.
+//! Which driver a process ends up with, and what reaches the caller from a driver that is not ours. Each case is a
+//! process of its own, since a process chooses once; a stand-in for NVIDIA's library lets the cases run on any machine.
 
 use hopper_cuda_driver::{ffi, select, selected};
 use std::error::Error;

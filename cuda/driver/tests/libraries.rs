@@ -109,7 +109,7 @@ fn libraries_and_kernels_tell_what_they_are() {
     // SAFETY: a name that is good as long as the library.
     assert_eq!(unsafe { CStr::from_ptr(name) }, c"bump");
     ok!(cuFuncGetName(&mut name, kernel));
-    // SAFETY: as above.
+    // SAFETY: the function's name ends in a zero byte and is there as long as its module.
     assert_eq!(unsafe { CStr::from_ptr(name) }, c"bump");
     let (mut offset, mut size) = (0, 0);
     ok!(cuKernelGetParamInfo(kernel, 1, &mut offset, &mut size));

@@ -1,4 +1,5 @@
-//! Where a run's seed comes from: a call, else the environment. Each case is a process of its own, since the environment is read once.
+//! Where a run's seed comes from: a call, else the environment. Each case is a process of its own, since the
+//! environment is read once.
 
 #[macro_use]
 mod common;

@@ -1,5 +1,5 @@
-//! Many threads at once, each on streams of its own, in one context or several. `cargo xtask sanitize` runs these tests under a thread
-//! sanitizer too.
+//! Many threads at once, each on streams of its own, in one context or several. `cargo xtask sanitize` runs these tests
+//! under a thread sanitizer too.
 
 #[macro_use]
 mod common;
@@ -60,7 +60,8 @@ impl Own {
     }
 }
 
-/// Memory in a stream's order, launches, a function of the host's, and a graph whose capture forks and joins, launched three times.
+/// Memory in a stream's order, launches, a function of the host's, and a graph whose capture forks and joins, launched
+/// three times.
 fn in_order(own: &Own, step: u32) {
     let stream = own.stream;
     let buffer = get!(cuMemAllocAsync(4, stream));
@@ -87,7 +88,8 @@ fn in_order(own: &Own, step: u32) {
     ok!(cuEventDestroy_v2(event));
 }
 
-/// A module of the thread's own, memory without an order, and a grid whose blocks the emulator may run on several threads.
+/// A module of the thread's own, memory without an order, and a grid whose blocks the emulator may run on several
+/// threads.
 fn without_order(own: &Own, step: u32) {
     const BLOCKS: u32 = 24;
     let module = load(CHAIN);
@@ -163,7 +165,8 @@ fn contexts_come_and_go_beside_each_other() {
 /// A number in the device's memory, and an event after the last of the work on it: their handles.
 type Baton = (CUdeviceptr, usize);
 
-/// Takes a number from the thread before, whenever its stream has got to it, adds one on the own stream and hands it on.
+/// Takes a number from the thread before, whenever its stream has got to it, adds one on the own stream and hands it
+/// on.
 fn relay(own: &Own, from: &Receiver<Baton>, to: &Sender<Baton>) {
     for _ in 0..ROUNDS {
         let Ok((number, before)) = from.recv() else { return };

@@ -29,7 +29,8 @@ pub struct Traffic {
 }
 
 impl Counters {
-    /// Instructions issued whose opcode starts with these dotted parts: `count("ld.global")` counts `ld.global.nc.v4.b32` too.
+    /// Instructions issued whose opcode starts with these dotted parts: `count("ld.global")` counts
+    /// `ld.global.nc.v4.b32` too.
     pub fn count(&self, prefix: &str) -> u64 {
         let matches = |name: &str| {
             name.strip_prefix(prefix)

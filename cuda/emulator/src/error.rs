@@ -162,12 +162,14 @@ pub enum FaultKind {
     UninitialisedShared,
     /// Two warps touch the same shared bytes without ordering, one of them writing.
     SharedRace,
-    /// Two warps, of one CTA or of two, touch the same global bytes in one launch without ordering, one of them writing.
+    /// Two warps, of one CTA or of two, touch the same global bytes in one launch without ordering, one of them
+    /// writing.
     GlobalRace,
-    /// Asynchronous copies misused: read before their completion was seen, overwritten in flight, left in flight at exit.
+    /// Asynchronous copies misused: read before their completion was seen, overwritten in flight, left in flight at
+    /// exit.
     AsyncCopy,
-    /// Asynchronous matrix products misused: registers touched before the wait, fences left out, matrices overwritten while
-    /// they are read, or a warpgroup whose warps do not agree.
+    /// Asynchronous matrix products misused: registers touched before the wait, fences left out, matrices overwritten
+    /// while they are read, or a warpgroup whose warps do not agree.
     AsyncMatrix,
     /// An aligned instruction in a partly active warp.
     PartialWarp,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::counters::Counters;
 use crate::error::{BadLaunch, Error};
+use crate::limits::Limits;
 use crate::machine::{self, Env, State};
 use crate::memory::Memory;
 use crate::module::{EntryInfo, Module};
@@ -40,28 +41,9 @@ pub struct Options {
     pub seed: Option<u64>,
     /// When to give up.
     pub limits: Limits,
-    /// Where a grid's CTAs wait for each other: an address of 8 zero bytes, which the kernel finds in `%envreg1` (the upper half) and
-    /// `%envreg2`, as CUDA's cooperative groups expect it; 0 for nowhere.
+    /// Where a grid's CTAs wait for each other: an address of 8 zero bytes, which the kernel finds in `%envreg1` (the
+    /// upper half) and `%envreg2`, as CUDA's cooperative groups expect it; 0 for nowhere.
     pub grid_workspace: u64,
-}
-
-/// When to give up on a launch that does not end.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Warp instructions that the launch may execute with no visible progress (a store, an atomic that changes a value, a
-    /// barrier or copy that completes, an exit): more are taken for an endless spin.
-    pub idle_instructions: u64,
-    /// Warp instructions that the launch may execute in all.
-    pub total_instructions: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            idle_instructions: 10_000_000,
-            total_instructions: 1_000_000_000_000,
-        }
-    }
 }
 
 /// What a finished launch answers.
@@ -77,8 +59,8 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// [`Error::BadLaunch`] before its first instruction, or [`Error::Fault`] at the first thing it does wrong; the memory then
-/// holds whatever had been written.
+/// [`Error::BadLaunch`] before its first instruction, or [`Error::Fault`] at the first thing it does wrong; the memory
+/// then holds whatever had been written.
 pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &Options) -> Result<Outcome, Error> {
     let (info, program) = module
         .kernel(launch.entry)

@@ -165,8 +165,8 @@ impl Module {
         self.globals.iter()
     }
 
-    /// The address and size of one of its variables in a memory, where it is placed at its first use; none where there is no
-    /// such variable, or no room for the module's.
+    /// The address and size of one of its variables in a memory, where it is placed at its first use; none where there
+    /// is no such variable, or no room for the module's.
     pub fn global_address(&self, memory: &Memory, name: &str) -> Option<(u64, u64)> {
         let index = self.globals.iter().position(|global| global.name == name)?;
         let addresses = self.place(memory)?;

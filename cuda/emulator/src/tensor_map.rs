@@ -36,8 +36,8 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// The type of a tensor's elements. Copies move their bits as they are; the type says how many there are and what fills the
-    /// places outside the tensor.
+    /// The type of a tensor's elements. Copies move their bits as they are; the type says how many there are and what
+    /// fills the places outside the tensor.
     Element {
         /// Unsigned, 8 bits.
         U8,
@@ -148,8 +148,8 @@ impl Swizzle {
     }
 }
 
-/// Where the byte at an address goes when 16-byte pieces are permuted within a span: the bits that number the pieces of a
-/// span get those that number rows of 128 bytes added, without carry.
+/// Where the byte at an address goes when 16-byte pieces are permuted within a span: the bits that number the pieces of
+/// a span get those that number rows of 128 bytes added, without carry.
 #[inline]
 pub(crate) fn swizzled(address: u64, span: u64) -> u64 {
     address ^ (address >> 3 & (span - 16))

@@ -4,8 +4,8 @@ mod support;
 
 use support::{Run, memory, module, words};
 
-/// Runs each instruction on `%r1 = a`, `%r2 = b`, `%r3 = c` (64-bit: `%d1`…`%d3`, 16-bit: `%h1`…`%h3`, predicates `%p1` true
-/// and `%p2` false) and checks `%d9`, into which 32-bit results in `%r9` and 16-bit ones in `%h9` are widened.
+/// Runs each instruction on `%r1 = a`, `%r2 = b`, `%r3 = c` (64-bit: `%d1`…`%d3`, 16-bit: `%h1`…`%h3`, predicates `%p1`
+/// true and `%p2` false) and checks `%d9`, into which 32-bit results in `%r9` and 16-bit ones in `%h9` are widened.
 fn check(cases: &[(&str, [u64; 3], u64)]) {
     let mut body = String::from("setp.eq.u32 %p1, 0, 0; setp.ne.u32 %p2, 0, 0;\n");
     for (i, (instruction, inputs, _)) in cases.iter().enumerate() {

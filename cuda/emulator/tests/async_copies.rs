@@ -9,8 +9,8 @@ fn run() -> Run<'static> {
     Run::new("k").shared(4096)
 }
 
-/// Fills 128 words at `%out + 1024` with 100, 101, …; afterwards `%d1` points there and `%r4` is this lane's 16 bytes of shared
-/// memory, `%d2` its 16 bytes of that source, `%d3` its word of results.
+/// Fills 128 words at `%out + 1024` with 100, 101, …; afterwards `%d1` points there and `%r4` is this lane's 16 bytes
+/// of shared memory, `%d2` its 16 bytes of that source, `%d3` its word of results.
 fn prepared(body: &str) -> String {
     format!(
         "mov.u32 %r1, %laneid; add.u64 %d1, %out, 1024; mul.wide.u32 %d2, %r1, 16; add.u64 %d2, %d1, %d2;

@@ -109,7 +109,8 @@ fn addresses_of_functions_are_called() {
 
 #[test]
 fn lanes_meet_again_after_calls() {
-    // Half of the lanes come by one call, half by another; aligned instructions outside and inside need all of the warp.
+    // Half of the lanes come by one call, half by another; aligned instructions outside and inside need all of the
+    // warp.
     let text = with_functions(
         ".func (.reg .u32 d) loops(.reg .u32 n) { .reg .pred %p; mov.u32 d, 0;
            LOOP: setp.ge.u32 %p, d, n; @%p bra END; add.u32 d, d, 1; bra LOOP; END: ret; }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use approx::abs_diff_eq;
 use half::bf16;
 use ptx_emulator::{Counters, Memory};
 use support::{Run, memory, module};
@@ -104,7 +105,7 @@ fn agrees_with_double_precision() {
                 .sum();
             let got = y[token * case.n as usize + row].to_f64();
             assert!(
-                (got - dot).abs() <= dot.abs() / 200.0 + 1e-2,
+                abs_diff_eq!(got, dot, epsilon = dot.abs() / 200.0 + 1e-2),
                 "token {token}, row {row}: {got} for {dot}"
             );
         }

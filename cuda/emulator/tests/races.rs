@@ -1,11 +1,13 @@
-//! Races in global memory between warps, CTAs and clusters are found, and orders that CUDA's memory model knows are known.
+//! Races in global memory between warps, CTAs and clusters are found, and orders that CUDA's memory model knows are
+//! known.
 
 mod support;
 
 use ptx_emulator::{Error, FaultKind};
 use support::{Run, kernel, leaves, memory, module};
 
-/// CTA in %r1, thread in %r2, warp in %r3; %p1: the first CTA, %p2: the second, %p3: the third, each with its first thread only.
+/// CTA in %r1, thread in %r2, warp in %r3; %p1: the first CTA, %p2: the second, %p3: the third, each with its first
+/// thread only.
 const START: &str = "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.eq.u32 %p9, %r2, 0;
     setp.eq.and.u32 %p1, %r1, 0, %p9; setp.eq.and.u32 %p2, %r1, 1, %p9; setp.eq.and.u32 %p3, %r1, 2, %p9;\n";
 

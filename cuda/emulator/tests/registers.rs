@@ -1,5 +1,5 @@
-//! Registers of the text share those of the warp. Whatever the control flow, that shows nowhere: a kernel computes the same as
-//! one whose registers are all in use to the end, so that none can share.
+//! Registers of the text share those of the warp. Whatever the control flow, that shows nowhere: a kernel computes the
+//! same as one whose registers are all in use to the end, so that none can share.
 
 mod support;
 
@@ -15,8 +15,9 @@ const THREADS: u32 = 64;
 /// Registers whose last values count in both kernels.
 const RESULTS: usize = 4;
 
-/// A kernel of blocks that lead to each other at random, on a lane's own values, until its fuel is spent. Some registers are read
-/// with nothing written before, some writes have guards. As far as the text tells, the end may follow at once.
+/// A kernel of blocks that lead to each other at random, on a lane's own values, until its fuel is spent. Some
+/// registers are read with nothing written before, some writes have guards. As far as the text tells, the end may
+/// follow at once.
 fn body(random: &mut StdRng) -> String {
     let mut text = String::from("@%p0 bra DONE;\nmov.u32 %r0, %tid.x;\nmov.u32 %fuel, 40;\n");
     for i in (1..REGISTERS).step_by(2) {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use approx::abs_diff_eq;
 use half::bf16;
 use ptx_emulator::Counters;
 use ptx_emulator::num::dot_bf16;
@@ -12,7 +13,8 @@ use support::{Run, memory, module, ptx, read_u32, write_u32};
 const ROWS: usize = 64;
 const THREADS: usize = 128;
 
-/// How a matrix lies in shared memory: bytes of a row of its swizzle, 16 for none; neighbours along M or N side by side.
+/// How a matrix lies in shared memory: bytes of a row of its swizzle, 16 for none; neighbours along M or N side by
+/// side.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     row: usize,
@@ -243,7 +245,7 @@ impl Case {
             }
             assert_eq!(result, expected.to_bits(), "{self:?}: row {row}, column {column}");
             assert!(
-                (f64::from(f32::from_bits(result)) - exact).abs() < 1e-4,
+                abs_diff_eq!(f64::from(f32::from_bits(result)), exact, epsilon = 1e-4),
                 "{self:?}: {exact}"
             );
         }

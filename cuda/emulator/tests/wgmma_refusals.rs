@@ -5,8 +5,8 @@ mod support;
 use ptx_emulator::FaultKind;
 use support::{Run, leaves, refuses};
 
-/// Thread in %r1, warp in %r2, shared memory in %r4. A (2048 bytes) and B (256 bytes) are zero and visible to everybody; their
-/// descriptors are %d1 and %d2. %p1 is true in warp 0, %p2 in thread 0, %p5 everywhere.
+/// Thread in %r1, warp in %r2, shared memory in %r4. A (2048 bytes) and B (256 bytes) are zero and visible to
+/// everybody; their descriptors are %d1 and %d2. %p1 is true in warp 0, %p2 in thread 0, %p5 everywhere.
 const START: &str = "mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mov.u32 %r4, smem; setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r1, 0;
     setp.lt.u32 %p3, %r1, 16; setp.ne.b32 %p5, 1, 0; mov.b32 %r9, 0; mov.b32 %f1, 0; mov.b32 %f2, 0; mov.b32 %f3, 0; mov.b32 %f4, 0;
     shl.b32 %r5, %r1, 4; add.u32 %r5, %r4, %r5; shr.u32 %r6, %r4, 4; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d1, 0x1000080000; add.u64 %d2, %d1, 128;\n";

@@ -12,7 +12,8 @@ use core::arch::asm;
 #[inline(always)]
 pub unsafe fn add_acq_rel_u32(address: u64, value: u32) -> u32 {
     let before: u32;
-    // SAFETY: as the caller promises.
+    // SAFETY: `atom` wants 4 aligned, writable bytes, which the caller vouches for; an atomic races with no other
+    // atomic.
     unsafe {
         asm!("atom.acq_rel.gpu.global.add.u32 {0}, [{1}], {2};",
             out(reg32) before, in(reg64) address, in(reg32) value, options(nostack))
@@ -26,7 +27,7 @@ pub unsafe fn add_acq_rel_u32(address: u64, value: u32) -> u32 {
 /// `address` is a multiple of 4 and its 4 bytes are writable.
 #[inline(always)]
 pub unsafe fn add_relaxed_f32(address: u64, value: f32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: `red` wants 4 aligned, writable bytes, which the caller vouches for; it returns nothing.
     unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
 }
 
@@ -37,7 +38,8 @@ pub unsafe fn add_relaxed_f32(address: u64, value: f32) {
 #[inline(always)]
 pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
     let value: f32;
-    // SAFETY: as the caller promises.
+    // SAFETY: a relaxed load wants 4 aligned, readable bytes, which the caller vouches for; being strong, it races with
+    // no store of its kind.
     unsafe { asm!("ld.relaxed.gpu.global.f32 {0}, [{1}];", out(reg32) value, in(reg64) address, options(nostack)) };
     value
 }
@@ -49,7 +51,8 @@ pub unsafe fn load_relaxed_f32(address: u64) -> f32 {
 #[inline(always)]
 pub unsafe fn load_relaxed_v4_f32(address: u64) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: as the caller promises.
+    // SAFETY: the vector load wants 16 aligned, readable bytes, which the caller vouches for; each of its four elements
+    // is relaxed by itself.
     unsafe {
         asm!("ld.relaxed.gpu.global.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}];",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) address, options(nostack))
@@ -63,7 +66,7 @@ pub unsafe fn load_relaxed_v4_f32(address: u64) -> [f32; 4] {
 /// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
 #[inline(always)]
 pub unsafe fn add_relaxed_f32_if(address: u64, value: f32, live: bool) {
-    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    // SAFETY: `red` is predicated on `live`, under which the caller vouches for 4 aligned, writable bytes.
     unsafe {
         asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p red.relaxed.gpu.global.add.f32 [{0}], {1}; }}",
             in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))
@@ -76,7 +79,8 @@ pub unsafe fn add_relaxed_f32_if(address: u64, value: f32, live: bool) {
 /// `address` is a multiple of 4 and its 4 bytes are writable.
 #[inline(always)]
 pub unsafe fn store_relaxed_u32(address: u64, value: u32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: a relaxed store wants 4 aligned, writable bytes, which the caller vouches for; being strong, it races
+    // with no load of its kind.
     unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
 }
 
@@ -86,7 +90,7 @@ pub unsafe fn store_relaxed_u32(address: u64, value: u32) {
 /// Where `live`, `address` is a multiple of 4 and its 4 bytes are writable.
 #[inline(always)]
 pub unsafe fn store_relaxed_u32_if(address: u64, value: u32, live: bool) {
-    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    // SAFETY: the store is predicated on `live`, under which the caller vouches for 4 aligned, writable bytes.
     unsafe {
         asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.relaxed.gpu.global.b32 [{0}], {1}; }}",
             in(reg64) address, in(reg32) value, in(reg32) u32::from(live), options(nostack))

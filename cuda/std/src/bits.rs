@@ -14,8 +14,8 @@ pub fn prmt(a: u32, b: u32, selector: u32) -> u32 {
     chosen
 }
 
-/// The value, which the compiler knows no more and takes where it stands (`mov.b32`): a loop to such a bound stays a loop, and what is
-/// computed from it is computed behind it.
+/// The value, which the compiler knows no more and takes where it stands (`mov.b32`): a loop to such a bound stays a
+/// loop, and what is computed from it is computed behind it.
 #[inline(always)]
 pub fn opaque(value: u32) -> u32 {
     let same: u32;

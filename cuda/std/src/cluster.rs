@@ -69,21 +69,25 @@ pub fn map_shared(address: SharedAddr, rank: u32) -> ClusterAddr {
 /// `st.shared::cluster.f32`.
 ///
 /// # Safety
-/// `address` is 4 aligned bytes of a CTA that has started and has not exited, and no other thread touches them unordered.
+/// `address` is 4 aligned bytes of a CTA that has started and has not exited, and no other thread touches them
+/// unordered.
 #[inline(always)]
 pub unsafe fn store_f32(address: ClusterAddr, value: f32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 4 aligned bytes in a CTA that is there, and that no unordered access meets the
+    // store.
     unsafe { asm!("st.shared::cluster.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
 }
 
 /// `ld.shared::cluster.v4.f32` where `live`, zeros elsewhere.
 ///
 /// # Safety
-/// Where `live`, `address` is 16 aligned bytes of a CTA that has not exited, written before by a thread ordered before this one.
+/// Where `live`, `address` is 16 aligned bytes of a CTA that has not exited, written before by a thread ordered before
+/// this one.
 #[inline(always)]
 pub unsafe fn load_v4_f32_or_zero(address: ClusterAddr, live: bool) -> [f32; 4] {
     let (a, b, c, d): (f32, f32, f32, f32);
-    // SAFETY: the load is predicated on `live`, under which the caller promises a readable address.
+    // SAFETY: the load is predicated on `live`, under which the caller vouches for 16 aligned bytes that were written
+    // before.
     unsafe {
         asm!("{{ .reg .pred p; setp.ne.u32 p, {5}, 0; mov.f32 {0}, 0f00000000; mov.f32 {1}, 0f00000000;",
             "mov.f32 {2}, 0f00000000; mov.f32 {3}, 0f00000000; @p ld.shared::cluster.v4.f32 {{{0}, {1}, {2}, {3}}}, [{4}]; }}",

@@ -10,7 +10,8 @@ use core::arch::asm;
 /// `barrier` is 8 aligned bytes of this CTA's shared memory that nobody uses yet.
 #[inline(always)]
 pub unsafe fn init(barrier: SharedAddr, arrivals: u32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the barrier's 8 aligned bytes lie in this CTA's shared memory and nobody uses them yet, so `init` makes
+    // them an mbarrier object.
     unsafe {
         asm!("mbarrier.init.shared::cta.b64 [{0}], {1};", in(reg32) barrier, in(reg32) arrivals, options(nostack))
     };
@@ -33,7 +34,8 @@ pub fn fence_init() {
 /// `barrier` was initialised, and this ordered before the call.
 #[inline(always)]
 pub unsafe fn arrive_expect_tx(barrier: SharedAddr, bytes: u32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the bytes hold an initialised mbarrier object, which `arrive.expect_tx` needs; an arrival and expected
+    // bytes change nothing else.
     unsafe {
         asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{0}], {1};", in(reg32) barrier, in(reg32) bytes,
             options(nostack))
@@ -46,17 +48,20 @@ pub unsafe fn arrive_expect_tx(barrier: SharedAddr, bytes: u32) {
 /// `barrier` was initialised, and this ordered before the call.
 #[inline(always)]
 pub unsafe fn arrive(barrier: SharedAddr) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the bytes hold an initialised mbarrier object, which `arrive` needs; an arrival changes nothing else.
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-/// `mbarrier.arrive` at a barrier of any CTA of the cluster, releasing to the whole cluster what this thread has read and written.
+/// `mbarrier.arrive` at a barrier of any CTA of the cluster, releasing to the whole cluster what this thread has read
+/// and written.
 ///
 /// # Safety
-/// As for [`arrive`], in a CTA that has started, and that this is ordered before the exit of.
+/// `barrier` was initialised, and this ordered before the call. Its CTA has started, and the call is ordered before
+/// that CTA's exit.
 #[inline(always)]
 pub unsafe fn arrive_in_cluster(barrier: ClusterAddr) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the barrier is initialised in a CTA that is there until the arrival has reached it, so the remote arrival
+    // meets an mbarrier object.
     unsafe {
         asm!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{0}];", in(reg32) barrier, options(nostack))
     };
@@ -72,7 +77,8 @@ macro_rules! waits {
         pub unsafe fn $name(barrier: SharedAddr, parity: u32) {
             loop {
                 let done: u32;
-                // SAFETY: as the caller promises.
+                // SAFETY: the bytes hold an initialised mbarrier object, which `try_wait` needs; it reads only the
+                // phase.
                 unsafe {
                     asm!(concat!("{{ .reg .pred p; mbarrier.try_wait.parity", $order, ".shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}"),
                         out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
@@ -85,7 +91,8 @@ macro_rules! waits {
     )* };
 }
 waits! {
-    /// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's threads, is visible after.
+    /// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's
+    /// threads, is visible after.
     wait_parity: "";
     /// [`wait_parity`], for what other CTAs' threads have released besides, by [`arrive_in_cluster`].
     wait_parity_of_cluster: ".acquire.cluster";

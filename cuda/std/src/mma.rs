@@ -23,9 +23,9 @@ unsafe extern "unadjusted" {
 
 /// `mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32`: `acc += a · b`.
 ///
-/// With g = lane / 4 and t = lane % 4, a lane holds of A (16 × 16) the pairs (row g, k 2t..), (g + 8, 2t..), (g, 2t + 8..)
-/// and (g + 8, 2t + 8..); of B (16 × 8) the pairs (k 2t.., column g) and (2t + 8.., g); and of the sum (16 × 8) the values
-/// (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Pairs lie low half first.
+/// With g = lane / 4 and t = lane % 4, a lane holds of A (16 × 16) the pairs (row g, k 2t..), (g + 8, 2t..), (g, 2t +
+/// 8..) and (g + 8, 2t + 8..); of B (16 × 8) the pairs (k 2t.., column g) and (2t + 8.., g); and of the sum (16 × 8)
+/// the values (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Pairs lie low half first.
 ///
 /// # Safety
 /// Every lane of the warp executes it together.

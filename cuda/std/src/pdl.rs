@@ -9,7 +9,8 @@ pub fn launch_dependents() {
     unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack)) };
 }
 
-/// `griddepcontrol.wait`: waits until the kernels before this one on the stream have ended and their writes are visible.
+/// `griddepcontrol.wait`: waits until the kernels before this one on the stream have ended and their writes are
+/// visible.
 ///
 /// Comes before the first access to anything that such a kernel reads or writes, and before any exit.
 #[inline(always)]

@@ -24,7 +24,7 @@ pub fn dynamic_base() -> SharedAddr {
 #[inline(always)]
 pub unsafe fn load_v4(address: SharedAddr) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 16 aligned bytes whose writes are ordered before the load.
     unsafe {
         asm!("ld.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) address, options(readonly, nostack))
@@ -38,7 +38,7 @@ pub unsafe fn load_v4(address: SharedAddr) -> [u32; 4] {
 /// `address` is a multiple of 16 inside this CTA's shared memory, and no other thread touches its 16 bytes unordered.
 #[inline(always)]
 pub unsafe fn store_v4(address: SharedAddr, values: [u32; 4]) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 16 aligned bytes of this CTA's shared memory, which no unordered access meets.
     unsafe {
         asm!("st.shared.v4.b32 [{0}], {{{1}, {2}, {3}, {4}}};", in(reg32) address, in(reg32) values[0],
             in(reg32) values[1], in(reg32) values[2], in(reg32) values[3], options(nostack))
@@ -53,7 +53,8 @@ pub unsafe fn store_v4(address: SharedAddr, values: [u32; 4]) {
 pub unsafe fn load_16_u64(address: SharedAddr) -> [u64; 16] {
     let (a, b, c, d, e, f, g, h): (u64, u64, u64, u64, u64, u64, u64, u64);
     let (i, j, k, l, m, n, o, p): (u64, u64, u64, u64, u64, u64, u64, u64);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 128 bytes, 16-byte aligned, whose writes are ordered before the loads; the last
+    // load ends with them.
     unsafe {
         asm!("ld.shared.v2.b64 {{{0}, {1}}}, [{16}];", "ld.shared.v2.b64 {{{2}, {3}}}, [{16}+16];",
             "ld.shared.v2.b64 {{{4}, {5}}}, [{16}+32];", "ld.shared.v2.b64 {{{6}, {7}}}, [{16}+48];",
@@ -73,7 +74,7 @@ pub unsafe fn load_16_u64(address: SharedAddr) -> [u64; 16] {
 #[inline(always)]
 pub unsafe fn load_v2(address: SharedAddr) -> [u32; 2] {
     let (a, b);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 8 aligned bytes whose writes are ordered before the load.
     unsafe {
         asm!("ld.shared.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) address, options(readonly, nostack))
     };
@@ -87,7 +88,7 @@ pub unsafe fn load_v2(address: SharedAddr) -> [u32; 2] {
 #[inline(always)]
 pub unsafe fn load_f32(address: SharedAddr) -> f32 {
     let value: f32;
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 4 aligned bytes whose writes are ordered before the load.
     unsafe { asm!("ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) address, options(readonly, nostack)) };
     value
 }
@@ -98,17 +99,19 @@ pub unsafe fn load_f32(address: SharedAddr) -> f32 {
 /// `address` is a multiple of 4 inside this CTA's shared memory, and no other thread touches it unordered.
 #[inline(always)]
 pub unsafe fn store_f32(address: SharedAddr, value: f32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller vouches for 4 aligned bytes of this CTA's shared memory, which no unordered access meets.
     unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
 }
 
 /// `st.shared.b64` where `live`.
 ///
 /// # Safety
-/// Where `live`, `address` is a multiple of 8 inside this CTA's shared memory, and no other thread touches it unordered.
+/// Where `live`, `address` is a multiple of 8 inside this CTA's shared memory, and no other thread touches it
+/// unordered.
 #[inline(always)]
 pub unsafe fn store_u64_if(address: SharedAddr, value: u64, live: bool) {
-    // SAFETY: predicated on `live`, under which the caller promises a writable address.
+    // SAFETY: the store is predicated on `live`, under which the caller vouches for 8 aligned bytes that no unordered
+    // access meets.
     unsafe {
         asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p st.shared.b64 [{0}], {1}; }}",
             in(reg32) address, in(reg64) value, in(reg32) u32::from(live), options(nostack))
@@ -125,7 +128,8 @@ macro_rules! word_accesses {
         #[inline(always)]
         pub unsafe fn $load(address: SharedAddr) -> $ty {
             let value: $ty;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller vouches for aligned bytes, as many as the value has, whose writes are ordered before
+            // the load.
             unsafe {
                 asm!(concat!("ld.shared.", $suffix, " {0}, [{1}];"),
                     out($class) value, in(reg32) address, options(readonly, nostack))
@@ -140,7 +144,8 @@ macro_rules! word_accesses {
         /// it unordered.
         #[inline(always)]
         pub unsafe fn $store(address: SharedAddr, value: $ty) {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller vouches for aligned bytes of this CTA's shared memory, as many as the value has, which
+            // no unordered access meets.
             unsafe {
                 asm!(concat!("st.shared.", $suffix, " [{0}], {1};"), in(reg32) address, in($class) value, options(nostack))
             };

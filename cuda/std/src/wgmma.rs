@@ -1,11 +1,11 @@
 //! Matrix multiply-accumulate of a warpgroup, asynchronous (PTX ISA §9.7.15 `wgmma`, sm_90a).
 //!
 //! The order of use: [`fence`] once the accumulators' registers have been written by anything else; any number of
-//! [`Accumulator::multiply`]; [`commit`]; [`Accumulator::wait`] before the sums are read. [`wait_for_all_but_one`] tells in
-//! between when the group before the last has let go of its shared memory.
+//! [`Accumulator::multiply`]; [`commit`]; [`Accumulator::wait`] before the sums are read. [`wait_for_all_but_one`]
+//! tells in between when the group before the last has let go of its shared memory.
 //!
-//! `wgmma.mma_async` has no convergent intrinsic. A kernel calls it in straight-line, warp-uniform code, and the lint counts
-//! it in the finished PTX.
+//! `wgmma.mma_async` has no convergent intrinsic. A kernel calls it in straight-line, warp-uniform code, and the lint
+//! counts it in the finished PTX.
 
 use crate::shared::SharedAddr;
 use core::arch::asm;
@@ -32,8 +32,8 @@ pub const STEP: Descriptor = 2;
 /// A matrix in shared memory, as the tensor cores find it (PTX ISA §9.7.15.5.1 "Matrix Descriptor Format").
 pub type Descriptor = u64;
 
-/// The descriptor of a K-major tile of 64 columns of 2 bytes, swizzled over 128 bytes, as TMA lays it down: 8 rows, then the
-/// next 8 after 1024 bytes. `address` is a multiple of 1024.
+/// The descriptor of a K-major tile of 64 columns of 2 bytes, swizzled over 128 bytes, as TMA lays it down: 8 rows,
+/// then the next 8 after 1024 bytes. `address` is a multiple of 1024.
 #[inline(always)]
 pub fn tile_descriptor(address: SharedAddr) -> Descriptor {
     const SWIZZLE_128: u64 = 1 << 62;
@@ -43,7 +43,8 @@ pub fn tile_descriptor(address: SharedAddr) -> Descriptor {
     u64::from((address & 0x3_ffff) >> 4) | LEADING | EIGHT_ROWS | SWIZZLE_128
 }
 
-/// `wgmma.fence.sync.aligned`: orders the registers and shared memory that were written before with the `wgmma`s behind it.
+/// `wgmma.fence.sync.aligned`: orders the registers and shared memory that were written before with the `wgmma`s behind
+/// it.
 #[inline(always)]
 pub fn fence() {
     // SAFETY: convergent; every warp of the warpgroup calls it.
@@ -57,7 +58,8 @@ pub fn commit() {
     unsafe { wgmma_commit_group() }
 }
 
-/// `wgmma.wait_group.sync.aligned 1`: waits until at most the last group is under way. The accumulators stay out of reach.
+/// `wgmma.wait_group.sync.aligned 1`: waits until at most the last group is under way. The accumulators stay out of
+/// reach.
 #[inline(always)]
 pub fn wait_for_all_but_one() {
     // SAFETY: every warp of the warpgroup calls it in straight line.
@@ -66,29 +68,30 @@ pub fn wait_for_all_but_one() {
 
 /// The sums of 64 rows by so many columns that a warpgroup's threads hold.
 ///
-/// With w the warp in its group, g = lane / 4 and t = lane % 4, a lane's values 4·j.. are (row 16·w + g, columns 8·j + 2·t and
-/// the next), then the same of row 16·w + g + 8.
+/// With w the warp in its group, g = lane / 4 and t = lane % 4, a lane's values 4·j.. are (row 16·w + g, columns 8·j +
+/// 2·t and the next), then the same of row 16·w + g + 8.
 pub trait Accumulator: Copy {
     /// Columns.
     const COLUMNS: usize;
 
-    /// Zeros, set here and nowhere else: a constant would be put into registers again on each way to a loop of `wgmma`s, and
-    /// ptxas serialises these where it cannot tell who owns their registers.
+    /// Zeros, set here and nowhere else: a constant would be put into registers again on each way to a loop of
+    /// `wgmma`s, and ptxas serialises these where it cannot tell who owns their registers.
     fn zeros() -> Self;
 
     /// `wgmma.mma_async.sync.aligned.m64n<COLUMNS>k16.f32.bf16.bf16`: starts `self += a · bᵀ` for 64 rows of `a`,
     /// [`Accumulator::COLUMNS`] rows of `b` and 16 columns of both.
     ///
     /// # Safety
-    /// Every warp of the warpgroup calls it together, after a [`fence`]. The tiles stay as they are until the group has been
-    /// waited for.
+    /// Every warp of the warpgroup calls it together, after a [`fence`]. The tiles stay as they are until the group has
+    /// been waited for.
     unsafe fn multiply(&mut self, a: Descriptor, b: Descriptor);
 
-    /// [`Accumulator::multiply`] with the lane's fragment of `a`: with g and t as above, the pairs of columns 2·t and the next of rows
-    /// 16·w + g and 16·w + g + 8, then those of columns 2·t + 8 and the next.
+    /// [`Accumulator::multiply`] with the lane's fragment of `a`: with g and t as above, the pairs of columns 2·t and
+    /// the next of rows 16·w + g and 16·w + g + 8, then those of columns 2·t + 8 and the next.
     ///
     /// # Safety
-    /// As for [`Accumulator::multiply`]; the values of `a` lie in registers that nothing else uses until the group has been waited for.
+    /// Every warp of the warpgroup calls it together, after a [`fence`]. The tile of `b` stays as it is, and the values
+    /// of `a` lie in registers that nothing else uses, until the group has been waited for.
     unsafe fn multiply_fragment(&mut self, a: [u32; 4], b: Descriptor);
 
     /// `wgmma.wait_group.sync.aligned 0`: waits for all groups, after which the sums may be read.
@@ -119,7 +122,8 @@ macro_rules! accumulators {
 
             #[inline(always)]
             unsafe fn multiply(&mut self, a: Descriptor, b: Descriptor) {
-                // SAFETY: as the caller promises.
+                // SAFETY: the warpgroup executes it together and after a fence, so the sums' registers are its own;
+                // both tiles stay until the wait.
                 unsafe {
                     asm!(concat!("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape,
                         ".f32.bf16.bf16 {{{0}" $(, ", {", $i, "}")*, "}}, {a}, {b}, p, 1, 1, 0, 0; }}"),
@@ -130,7 +134,8 @@ macro_rules! accumulators {
             #[inline(always)]
             unsafe fn multiply_fragment(&mut self, a: [u32; 4], b: Descriptor) {
                 let [a0, a1, a2, a3] = a;
-                // SAFETY: as the caller promises.
+                // SAFETY: the warpgroup executes it together and after a fence; the registers of `a` and of the sums,
+                // and the tile of `b`, stay until the wait.
                 unsafe {
                     asm!(concat!("{{ .reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape,
                         ".f32.bf16.bf16 {{{0}" $(, ", {", $i, "}")*, "}}, {{{a0}, {a1}, {a2}, {a3}}}, {b}, p, 1, 1, 0; }}"),

@@ -5,8 +5,8 @@
 //!                                 └─ pooler ─ unpooler
 //! ```
 //!
-//! Attention is not this library's: here `o` takes the first values that `qkv_gate` gives. So every launch reads what the one before
-//! it writes, or one further ahead.
+//! Attention is not this library's: here `o` takes the first values that `qkv_gate` gives. So every launch reads what
+//! the one before it writes, or one further ahead.
 //!
 //! `cargo run --release --example decode_step -- --tokens 4 --window12 o,pooler`
 
@@ -81,7 +81,8 @@ fn run(args: &Args) -> Result<()> {
     let mut values = Values(StdRng::seed_from_u64(seed));
     let mut step = Step::prepare(&engine, args, reduce, &mut values)?;
 
-    // The graph notes the addresses of x and of all results: they must stay where they are, and `step` keeps them there.
+    // The graph notes the addresses of x and of all results: they must stay where they are, and `step` keeps them
+    // there.
     let mut graph = engine.capture(&stream, || step.queue(&engine, &stream))?;
 
     let (mut worst, mut comparisons) = (Errors::default(), 0);
@@ -135,8 +136,9 @@ impl Step {
         })
     }
 
-    /// Queues one step. Nothing in here allocates, blocks or synchronises, so that it can be captured. Each launch may start before the
-    /// one ahead has ended, and brings its weights meanwhile (programmatic dependent launch); in a graph, that becomes a kind of edge.
+    /// Queues one step. Nothing in here allocates, blocks or synchronises, so that it can be captured. Each launch may
+    /// start before the one ahead has ended, and brings its weights meanwhile (programmatic dependent launch); in a
+    /// graph, that becomes a kind of edge.
     fn queue(&mut self, engine: &Engine, stream: &Stream) -> hopper_proj::Result<()> {
         let m = self.m;
         self.qkv_gate.queue(engine, &self.x, m, stream)?;

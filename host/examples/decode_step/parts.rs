@@ -1,13 +1,13 @@
 //! The parts of a step: layers, the router, random values.
 
 use super::{Args, Result};
-use hopper_proj::convert::PackFormat;
 use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy, DeviceSlice};
 use hopper_proj::cust::stream::Stream;
+use hopper_proj::formats::{PackFormat, Weights};
 use hopper_proj::reference::{self, LOGITS_GOAL, TOLERANCE, gate};
-use hopper_proj::router::{Choices, Router, RouterOptions, RouterWeights, Tokens};
 use hopper_proj::suites::{RouterCase, Suite};
-use hopper_proj::{Engine, Projection, Shape, bf16, device_error};
+use hopper_proj::{Choices, Router, RouterOptions, RouterWeights, Tokens};
+use hopper_proj::{Engine, PrepareOptions, Projection, Shape, bf16, device_error};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
@@ -41,10 +41,12 @@ impl Layer {
         } else {
             PackFormat::Bf16
         };
+        let tokens = usize::from(args.tokens);
+        let options = PrepareOptions::tokens(tokens..=tokens).format(format);
         Ok(Layer {
             name,
             shape,
-            projection: engine.prepare_as(&weights, shape, format)?,
+            projection: engine.prepare(Weights::bf16(&weights, shape)?, &options)?,
             weights,
             y: memory(usize::from(args.tokens) * shape.n())?,
         })
@@ -119,7 +121,8 @@ impl Experts {
         fill(&mut self.logits, f32::NAN)
     }
 
-    /// The logits' relative error, if that is small enough and experts and weights are those that FP64 makes of the logits.
+    /// The logits' relative error, if that is small enough and experts and weights are those that FP64 makes of the
+    /// logits.
     pub(super) fn compare(&self, x: &[bf16], m: usize) -> Result<f64> {
         let logits = downloaded(&self.logits)?;
         let exact = reference::logits(x, &self.weights, self.router.shape(), m)?;

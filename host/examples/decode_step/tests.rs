@@ -1,5 +1,5 @@
-//! The example as it stands, and that its comparison sees what goes wrong. One test at a time: while one captures, no other may use the
-//! context's default stream.
+//! The example as it stands, and that its comparison sees what goes wrong. One test at a time: while one captures, no
+//! other may use the context's default stream.
 
 use super::*;
 use hopper_cuda_driver::ffi::{self, CUgraphEdgeData};
@@ -215,7 +215,8 @@ fn every_edge_of_the_graph_is_programmatic() {
         let (mut last, mut last_edges, mut last_count) = (null(), null(), 0);
         let mut data = [CUgraphEdgeData::default(); 16];
         let (mut from, mut to) = ([null_mut(); 16], [null_mut(); 16]);
-        // SAFETY: a live stream that is being captured, whose graph lives until then; arrays of as many elements as they are said to have.
+        // SAFETY: a live stream that is being captured, whose graph lives until then; arrays of as many elements as
+        // they are said to have.
         let codes = unsafe {
             [
                 ffi::cuStreamGetCaptureInfo_v3(

@@ -27,23 +27,20 @@ pub struct Device {
     pub reduction: f64,
     /// Microseconds that it takes to put sums together in global memory: to add them, to count, and to read them again.
     pub join: f64,
-    /// Microseconds that a CTA takes to choose experts for one more token of each of its warps: instructions of the machine code, counted, not
-    /// timed.
+    /// Microseconds that a CTA takes to choose experts for one more token of each of its warps: instructions of the
+    /// machine code, counted, not timed.
     pub choice: f64,
     /// Microseconds that each slice of K adds to that, as all add to the same sums.
     pub slice: f64,
-    /// Microseconds that a multiprocessor takes to bring a unit of BF16 weights into the order of K: the instructions of the machine code,
-    /// counted, not timed.
-    pub bf16_unit: f64,
-    /// The same for a unit of `window12` weights, which are decoded besides.
-    pub window12_unit: f64,
-    /// Instances whose results were wrong when they were tried on it.
-    pub left_out: LeftOut,
+    /// The multiprocessors' clock, as a multiple of an H200's.
+    pub clock: f64,
+    /// Kernels whose self-test failed on it.
+    pub miscompiled: Miscompiled,
 }
 
-/// What a driver tells of a device. `None` where it does not tell: the device is then taken for an H200 in this.
+/// What a driver says of a device. `None` where it says nothing: the device is then taken for an H200 in this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct DriverFacts {
     /// Streaming multiprocessors.
     pub multiprocessors: Option<usize>,
     /// Their clock, in kHz.
@@ -56,9 +53,9 @@ pub struct Told {
     pub l2_bytes: Option<usize>,
 }
 
-impl Told {
-    /// What the driver tells of an H200.
-    pub const H200: Told = Told {
+impl DriverFacts {
+    /// What the driver says of an H200.
+    pub const H200: DriverFacts = DriverFacts {
         multiprocessors: Some(132),
         clock: Some(1_980_000),
         memory_clock: Some(3_201_000),
@@ -83,37 +80,35 @@ impl Device {
         join: 0.9,
         choice: 0.35,
         slice: 0.05,
-        bf16_unit: 0.015,
-        window12_unit: 0.03,
-        left_out: LeftOut::NONE,
+        clock: 1.0,
+        miscompiled: Miscompiled::NONE,
     };
 
-    /// A device of which a driver tells this much: an H200 whose memory, multiprocessors and their clock are others.
-    pub fn described(told: &Told) -> Self {
+    /// A device of which a driver says this much: an H200 whose memory, multiprocessors and their clock are others.
+    pub fn described(facts: &DriverFacts) -> Self {
         // A multiprocessor's share of what the memory can deliver, beside the share of one of an H200.
-        let ratio = |of: fn(&Told) -> Option<usize>| match (of(told), of(&Told::H200)) {
+        let ratio = |of: fn(&DriverFacts) -> Option<usize>| match (of(facts), of(&DriverFacts::H200)) {
             (Some(value @ 1..), Some(reference)) => value as f64 / reference as f64,
             _ => 1.0,
         };
-        let multiprocessors = ratio(|told| told.multiprocessors);
-        let clock = ratio(|told| told.clock);
-        let memory = ratio(|told| told.memory_clock) * ratio(|told| told.bus_bits) / multiprocessors;
+        let multiprocessors = ratio(|facts| facts.multiprocessors);
+        let clock = ratio(|facts| facts.clock);
+        let memory = ratio(|facts| facts.memory_clock) * ratio(|facts| facts.bus_bits) / multiprocessors;
         let reference = Device::H200;
         Device {
-            multiprocessors: told
+            multiprocessors: facts
                 .multiprocessors
                 .filter(|&count| count > 0)
                 .unwrap_or(reference.multiprocessors),
             stream: reference.stream * memory,
             l2: reference.l2 * clock,
             port: reference.port * clock,
-            l2_bytes: told.l2_bytes.filter(|&bytes| bytes > 0).unwrap_or(reference.l2_bytes),
+            l2_bytes: facts.l2_bytes.filter(|&bytes| bytes > 0).unwrap_or(reference.l2_bytes),
             in_flight: reference.in_flight * memory,
             shared: reference.shared * clock,
             products: reference.products * clock,
             choice: reference.choice / clock,
-            bf16_unit: reference.bf16_unit / clock,
-            window12_unit: reference.window12_unit / clock,
+            clock,
             ..reference
         }
     }
@@ -126,10 +121,10 @@ impl Device {
         }
     }
 
-    /// The same device without these instances.
+    /// The same device without these kernels.
     #[must_use]
-    pub fn without(self, left_out: LeftOut) -> Self {
-        Device { left_out, ..self }
+    pub fn without(self, miscompiled: Miscompiled) -> Self {
+        Device { miscompiled, ..self }
     }
 }
 
@@ -139,16 +134,16 @@ impl Default for Device {
     }
 }
 
-/// Instances whose results were wrong when they were tried on the device at hand.
+/// Kernels whose self-test failed on the device at hand: its driver's compiler gets them wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LeftOut {
-    /// A bit for each of [`gemms`].
+pub struct Miscompiled {
+    /// A bit for each of [`gemms`], by its number.
     bits: u64,
 }
 
-impl LeftOut {
+impl Miscompiled {
     /// No instances.
-    pub const NONE: LeftOut = LeftOut { bits: 0 };
+    pub const NONE: Miscompiled = Miscompiled { bits: 0 };
 
     /// Adds an instance.
     pub fn insert(&mut self, instance: &Gemm) {
@@ -166,24 +161,24 @@ impl LeftOut {
     }
 
     fn bit(instance: &Gemm) -> u64 {
-        let at = gemms().position(|compiled| compiled == instance);
-        at.and_then(|at| 1u64.checked_shl(at as u32)).unwrap_or(0)
+        1u64.checked_shl(instance.number as u32).unwrap_or(0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use approx::assert_abs_diff_eq;
 
     #[test]
-    fn a_driver_that_tells_an_h200s_numbers_or_nothing_has_an_h200() {
-        for told in [Told::H200, Told::default()] {
-            assert_eq!(Device::described(&told), Device::H200);
+    fn a_driver_that_states_an_h200s_numbers_or_nothing_has_an_h200() {
+        for facts in [DriverFacts::H200, DriverFacts::default()] {
+            assert_eq!(Device::described(&facts), Device::H200);
         }
-        let silent = Told {
+        let silent = DriverFacts {
             multiprocessors: Some(0),
             bus_bits: Some(0),
-            ..Told::H200
+            ..DriverFacts::H200
         };
         assert_eq!(Device::described(&silent), Device::H200);
     }
@@ -191,28 +186,28 @@ mod tests {
     #[test]
     fn a_slower_memory_is_shared_by_the_multiprocessors() {
         // An H100: 3.35 of an H200's 4.92 TB/s.
-        let h100 = Told {
+        let h100 = DriverFacts {
             memory_clock: Some(2_619_000),
             bus_bits: Some(5120),
-            ..Told::H200
+            ..DriverFacts::H200
         };
         let device = Device::described(&h100);
         let rate = device.stream * device.multiprocessors as f64;
         assert!((2.9e6..3.0e6).contains(&rate), "{rate}");
         assert_eq!((device.l2, device.products), (Device::H200.l2, Device::H200.products));
-        let fewer = Device::described(&Told {
+        let fewer = Device::described(&DriverFacts {
             multiprocessors: Some(114),
             clock: Some(990_000),
             ..h100
         });
-        assert!((fewer.stream * 114.0 - rate).abs() < 1.0);
+        assert_abs_diff_eq!(fewer.stream * 114.0, rate, epsilon = 1.0);
         assert_eq!(fewer.products, Device::H200.products / 2.0);
-        assert_eq!(fewer.window12_unit, Device::H200.window12_unit * 2.0);
+        assert_eq!(fewer.clock, 0.5);
     }
 
     #[test]
     fn a_set_has_room_for_every_instance() {
-        let mut all = LeftOut::NONE;
+        let mut all = Miscompiled::NONE;
         gemms().for_each(|instance| all.insert(instance));
         assert!(all.iter().eq(gemms()));
     }

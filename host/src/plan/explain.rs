@@ -1,5 +1,6 @@
-//! Plans on stderr, as they are made, for those who want to see why a kernel runs.
+//! Plans on stderr, as they are made, to show why a kernel runs.
 
+use super::measured::Tables;
 use super::{Device, List, Request};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -26,7 +27,8 @@ fn key(request: &Request) -> Key {
     )
 }
 
-/// Has plans shown if [`EXPLAIN_VARIABLE`] asks for it. Loading the kernels does this; what the first of a process finds counts for all.
+/// Has plans shown if [`EXPLAIN_VARIABLE`] asks for it. Loading the kernels does this; what the first of a process
+/// finds counts for all.
 pub(crate) fn use_environment() -> Result<()> {
     let asked = is_asked_for(std::env::var_os(EXPLAIN_VARIABLE).as_deref())?;
     IS_ON.get_or_init(|| asked);
@@ -46,14 +48,14 @@ fn is_asked_for(value: Option<&OsStr>) -> Result<bool> {
 }
 
 /// Shows how a request is planned, if that is asked for and has not been done.
-pub(crate) fn show(request: &Request, device: &Device) {
+pub(super) fn show(request: &Request, device: &Device, tables: Tables) {
     if IS_ON.get() != Some(&true) {
         return;
     }
     let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if shown.insert(key(request)) {
         // A closed stderr is no reason to fail.
-        let _ = write!(stderr().lock(), "{}", List::new(request, device));
+        let _ = write!(stderr().lock(), "{}", List::with_tables(request, device, tables));
     }
 }
 

@@ -2,15 +2,18 @@
 //!
 //! A product takes
 //!
-//! * the longest of what comes in, the tensor cores' work in the busiest multiprocessor, and what it takes there to bring packed units into
-//!   the order of K; tiles of rows that are there only to bring their part of a shared x count as the others do;
+//! * the longest of what comes in, the tensor cores' work in the busiest multiprocessor, and what it takes there to
+//!   bring packed units into the order of K; tiles of rows that are there only to bring their part of a shared x count
+//!   as the others do;
 //! * a start for each wave of CTAs;
-//! * what it takes to put sums together: in shared memory, inside clusters, and through global memory where slices or a gate need that;
+//! * what it takes to put sums together: in shared memory, inside clusters, and through global memory where slices or a
+//!   gate need that;
 //! * a router's choice of experts.
 
 use super::traffic::Traffic;
 use super::{Device, Division, FEW_TOKENS, Op, Reason, Request};
-use kernels_gpu::instances::{Format, Gemm, Loads, WARP};
+use crate::formats::permute_unit_us;
+use kernels_gpu::instances::{Gemm, Loads, WARP};
 use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
 
 /// The most slices of K that a plan makes.
@@ -24,14 +27,19 @@ pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
 /// Whether an instance can run in clusters of so many CTAs.
 pub(super) fn runs_in(instance: &Gemm, cluster: usize) -> bool {
-    CLUSTERS.contains(&cluster) && cluster.is_multiple_of(instance.sharing)
+    CLUSTERS.contains(&cluster) && cluster.is_multiple_of(instance.multicast)
 }
 
-/// The divisions of an instance that are considered. The first one is of nothing.
-pub(super) fn divisions(instance: &'static Gemm) -> impl Iterator<Item = Division> {
+/// The divisions of an instance that are considered. The first one is [`Division::whole`]; a projection has no
+/// workspace for several slices.
+pub(super) fn divisions(instance: &'static Gemm, op: Op) -> impl Iterator<Item = Division> {
+    let slices = match op {
+        Op::Project => &SLICES[..1],
+        Op::Route => &SLICES[..],
+    };
     let clusters = CLUSTERS.into_iter().filter(|&cluster| runs_in(instance, cluster));
     clusters.flat_map(move |cluster| {
-        SLICES.into_iter().map(move |slices| Division {
+        slices.iter().map(move |&slices| Division {
             instance,
             cluster,
             slices,
@@ -47,7 +55,7 @@ pub(super) fn unfit(instance: &Gemm, request: &Request, device: &Device) -> Opti
     if instance.loads.has_map_of_x() && !request.x_aligned {
         return Some(Reason::Unaligned);
     }
-    device.left_out.contains(instance).then_some(Reason::Wrong)
+    device.miscompiled.contains(instance).then_some(Reason::Miscompiled)
 }
 
 /// Why a division of an instance that fits cannot serve a request, if it cannot.
@@ -58,19 +66,23 @@ pub(super) fn unfit_division(division: &Division, request: &Request) -> Option<R
     (division.slices > 1 && request.op == Op::Project).then_some(Reason::NoWorkspace)
 }
 
-/// Why a fitting division should not serve a request, if it should not. `by_rows` is whether a product over row-major weights can.
+/// Why a fitting division should not serve a request, if it should not. `by_rows` is whether a product over row-major
+/// weights can.
 pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> Option<Reason> {
     if request.m <= FEW_TOKENS {
         if request.op == Op::Route {
             return Some(Reason::FixedOrder);
         }
-        if division.instance.loads == Loads::Plain {
+        if division.instance.loads == Loads::Masked {
             return Some(Reason::FewTokens);
+        }
+        if division.instance.multicast > 1 {
+            return Some(Reason::LittleToShare);
         }
     }
     match division.instance.loads {
-        Loads::Plain if request.x_aligned => return Some(Reason::NarrowLoads),
-        Loads::Units(_) if by_rows => return Some(Reason::RowMajorKept),
+        Loads::Masked if request.x_aligned => return Some(Reason::NarrowLoads),
+        Loads::Packed(_) if by_rows => return Some(Reason::RowMajorKept),
         _ => {}
     }
     let parts = division.instance.parts(division.cluster) * division.slices;
@@ -90,8 +102,8 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     let cta_groups = k.div_ceil(UNIT_K).div_ceil(parts);
     let group_weights = (instance.terms * instance.weight_tile_bytes()) as f64;
     let bytes_per_weight = match instance.loads {
-        Loads::Tensor | Loads::Plain => (2 * instance.terms) as f64,
-        Loads::Units(format) => format.unit_bytes() as f64 / UNIT_WEIGHTS as f64,
+        Loads::Tma | Loads::Masked => (2 * instance.terms) as f64,
+        Loads::Packed(format) => format.unit_bytes() as f64 / UNIT_WEIGHTS as f64,
     };
     let traffic = Traffic {
         row_ctas: row_tiles.saturating_mul(parts),
@@ -101,7 +113,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         cta_weights: cta_groups as f64 * group_weights,
         // Of a tile that has more rows than there are tokens, only those that there are.
         cta_x: (cta_groups * m.min(instance.tokens()) * instance.row_bytes()) as f64,
-        sharing: instance.sharing,
+        sharing: instance.multicast,
         ring: (instance.stages * instance.groups) as f64 * group_weights,
         sums: instance.partial_bytes() as f64,
     };
@@ -109,14 +121,13 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
 
     let products = (instance.rows() * instance.tokens() * UNIT_K * instance.terms) as f64;
     let rate = match instance.loads {
-        Loads::Tensor | Loads::Units(_) => device.products,
-        Loads::Plain => device.products / 2.0,
+        Loads::Tma | Loads::Packed(_) => device.products,
+        Loads::Masked => device.products / 2.0,
     };
     let multiplied = on_busiest as f64 * cta_groups as f64 * products / rate;
     let unit = match instance.loads {
-        Loads::Tensor | Loads::Plain => 0.0,
-        Loads::Units(Format::Window12) => device.window12_unit,
-        Loads::Units(_) => device.bf16_unit,
+        Loads::Tma | Loads::Masked => 0.0,
+        Loads::Packed(format) => permute_unit_us(format) / device.clock,
     };
     let decoded = on_busiest as f64 * (cta_groups * instance.warps) as f64 * unit;
 

@@ -22,8 +22,8 @@ pub(super) fn unfit(instance: &Gemv, request: &Request) -> Option<Reason> {
     (instance.x_values >= WIDE_X && !request.x_wide()).then_some(Reason::Unaligned)
 }
 
-/// Why a fitting instance should not serve a request, if it should not. `product` is whether a matrix product can, `tokens` of how many an
-/// instance takes care at a time that suits the request.
+/// Why a fitting instance should not serve a request, if it should not. `product` is whether a matrix product can,
+/// `tokens` of how many an instance takes care at a time that suits the request.
 pub(super) fn unwise(instance: &Gemv, request: &Request, product: bool, tokens: Option<usize>) -> Option<Reason> {
     if product && request.m > FEW_TOKENS {
         return Some(Reason::Walks);
@@ -38,7 +38,8 @@ pub(super) fn unwise(instance: &Gemv, request: &Request, product: bool, tokens: 
     }
 }
 
-/// Of the instances that load x as it lies, the least number of tokens at a time that are all at once, else the greatest.
+/// Of the instances that load x as it lies, the least number of tokens at a time that are all at once, else the
+/// greatest.
 pub(super) fn suitable_tokens(request: &Request) -> Option<usize> {
     let loads_well = |i: &&Gemv| (i.x_values >= WIDE_X) == request.x_wide();
     let sizes = || instances(request).iter().filter(loads_well).map(Gemv::tokens);

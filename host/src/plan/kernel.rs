@@ -1,31 +1,10 @@
 //! Kernels, and launches of them.
 
 use super::{Reason, Request};
-use kernels_gpu::instances::{Ending, Format, Gemm, Gemv, Loads, Purpose, gemms, gemvs, routes};
+use kernels_gpu::instances::{Family, Format, Gemm, Gemv, Loads, gemms, gemvs, routes};
 use std::fmt;
 
-/// What is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Op {
-    /// y = x · Wᵀ.
-    Project,
-    /// A router.
-    Route,
-}
-
-impl Op {
-    /// Every operation.
-    pub const ALL: [Op; 2] = [Op::Project, Op::Route];
-
-    /// The name, as tables and the command line spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Project => "project",
-            Op::Route => "route",
-        }
-    }
-}
+pub use kernels_gpu::instances::Op;
 
 /// Every format of weights.
 pub const FORMATS: [Format; 4] = [Format::Bf16, Format::Bf16x2, Format::Bf16x3, Format::Window12];
@@ -46,7 +25,7 @@ impl Division {
     pub const fn whole(instance: &'static Gemm) -> Self {
         Division {
             instance,
-            cluster: instance.sharing,
+            cluster: instance.multicast,
             slices: 1,
         }
     }
@@ -74,14 +53,24 @@ impl Kernel {
     /// What it computes.
     pub const fn op(&self) -> Op {
         match self {
-            Kernel::Gemv(instance) => match instance.ending {
-                Ending::Store => Op::Project,
-                Ending::Route => Op::Route,
-            },
-            Kernel::Gemm(division) => match division.instance.purpose {
-                Purpose::Product => Op::Project,
-                Purpose::Route => Op::Route,
-            },
+            Kernel::Gemv(instance) => instance.op,
+            Kernel::Gemm(division) => division.instance.op,
+        }
+    }
+
+    /// The family that it belongs to.
+    pub const fn family(&self) -> Family {
+        match self {
+            Kernel::Gemv(instance) => instance.family,
+            Kernel::Gemm(division) => division.instance.family,
+        }
+    }
+
+    /// Its place among the entries of its family.
+    pub const fn index(&self) -> usize {
+        match self {
+            Kernel::Gemv(instance) => instance.index,
+            Kernel::Gemm(division) => division.instance.index,
         }
     }
 
@@ -90,7 +79,7 @@ impl Kernel {
         match self {
             Kernel::Gemv(instance) => instance.format,
             Kernel::Gemm(division) => match (division.instance.loads, division.instance.terms) {
-                (Loads::Units(format), _) => format,
+                (Loads::Packed(format), _) => format,
                 (_, 1) => Format::Bf16,
                 (_, 2) => Format::Bf16x2,
                 (_, _) => Format::Bf16x3,
@@ -161,7 +150,8 @@ impl fmt::Display for Kernel {
 pub struct Plan {
     /// The kernel.
     pub kernel: Kernel,
-    /// CTAs. Along x, tiles of rows times CTAs per cluster; then tiles of tokens, of a matrix product along z, after slices of K along y.
+    /// CTAs. Along x, tiles of rows times CTAs per cluster; then tiles of tokens, of a matrix product along z, after
+    /// slices of K along y.
     pub grid: [u32; 3],
     /// Threads per CTA.
     pub block: [u32; 3],
@@ -193,8 +183,8 @@ impl Plan {
         self.kernel.name()
     }
 
-    /// Whether slices of K have sums of their own, added in their order. Else they share zeroed ones, to which they add as they come; several
-    /// slices always do that, as it is faster.
+    /// Whether slices of K have sums of their own, added in their order. Else they share zeroed ones, to which they add
+    /// as they come; several slices always do that, as it is faster.
     pub const fn serial(&self) -> bool {
         self.kernel.slices() == 1
     }

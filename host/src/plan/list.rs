@@ -1,6 +1,6 @@
 //! Every instance with its verdict, as people read it.
 
-use super::measured::{self, Measurement};
+use super::measured::{Measurement, Tables};
 use super::{Case, Device, Kernel, Reason, Request, Verdict};
 use std::fmt;
 
@@ -60,8 +60,8 @@ impl Candidate {
     }
 }
 
-/// All compiled instances for a request: what is taken first, then what could be by its cost, then what is rejected. `to_string` shows it, and
-/// only counts the kernels that are for something else.
+/// All compiled instances for a request: what is taken first, then what could be by its cost, then what is rejected.
+/// `to_string` shows it, and only counts the kernels that are for something else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct List {
     /// The request.
@@ -75,6 +75,11 @@ pub struct List {
 impl List {
     /// The list for a request. Where [`plan`](super::plan()) refuses it, nothing on it is chosen.
     pub fn new(request: &Request, device: &Device) -> Self {
+        Self::with_tables(request, device, Tables::current())
+    }
+
+    /// [`List::new`] with these tables of measurements.
+    pub(super) fn with_tables(request: &Request, device: &Device, tables: Tables) -> Self {
         let mut list = List {
             request: *request,
             device: *device,
@@ -83,12 +88,14 @@ impl List {
         if request.m == 0 {
             return list;
         }
-        let case = Case::new(request, device);
+        let case = Case::new(request, device, tables);
         let (chosen, row) = case.choice().ok().unzip();
         let row = row.flatten();
         // Rows for another number of tokens than that of the one that speaks for the choice did not take part in it.
         let row_of = |kernel: &Kernel| {
-            let mut rows = measured::rows(request).filter(|other| row.is_some_and(|row| row.m == other.m));
+            let mut rows = tables
+                .rows(request)
+                .filter(|other| row.is_some_and(|row| row.m == other.m));
             rows.find(|row| row.kernel == *kernel)
         };
         for (kernel, verdict) in case.candidates() {

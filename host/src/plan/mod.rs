@@ -1,11 +1,12 @@
 //! From a shape to a kernel instance and its launch: pure functions over tables, with no device in sight.
 //!
-//! For an operation, a format of weights, a shape, a number of tokens and a [`Device`], every compiled instance is either rejected with
-//! a [`Reason`] or given a cost in microseconds. Where the shape and the batch size were [measured], the fastest instance is taken.
-//! Elsewhere a small model of the device gives the costs: bytes over bandwidth, waves of CTAs, the overhead of a call; and the
-//! cheapest wins, of two equally cheap ones the one that stands first in the table of instances. [`List`] shows all of that, and
-//! [`plan`](plan()) is the one choice that every call makes: up to 32 tokens mostly a GEMV, beyond a matrix product, over row-major weights
-//! where these are kept, else over the packed ones; and where x lies so that no product can load it, a GEMV that walks the tokens.
+//! For an operation, a format of weights, a shape, a number of tokens and a [`Device`], every compiled instance is
+//! either rejected with a [`Reason`] or given a cost in microseconds. Where the shape and the batch size were
+//! [measured], the fastest instance is taken. Elsewhere a small model of the device gives the costs: bytes over
+//! bandwidth, waves of CTAs, the overhead of a call; and the cheapest wins, of two equally cheap ones the one that
+//! stands first in the table of instances. [`List`] shows all of that, and [`plan`](plan()) is the one choice that
+//! every call makes: up to 32 tokens mostly a GEMV, beyond a matrix product, over row-major weights where these are
+//! kept, else over the packed ones; and where x lies so that no product can load it, a GEMV that walks the tokens.
 
 mod device;
 #[cfg(feature = "cuda")]
@@ -15,20 +16,22 @@ mod gemv;
 mod kernel;
 mod list;
 pub mod measured;
+mod planner;
 mod reason;
 mod traffic;
 mod workspace;
 
-pub use device::{Device, LeftOut, Told};
+pub use device::{Device, DriverFacts, Miscompiled};
 pub use gemm::MAX_SLICES;
 pub use kernel::{Division, FORMATS, Kernel, Op, Plan};
 pub use list::{Candidate, List};
+pub use planner::{Planner, Workload};
 pub use reason::Reason;
 pub use workspace::{WorkspaceSize, route_workspace};
 
 use crate::{Error, Result, Shape};
 use kernels_gpu::instances::{Format, Gemm, Gemv, gemms, gemvs, routes};
-use measured::Measurement;
+use measured::{Measurement, Tables};
 use std::fmt;
 
 /// Up to so many tokens, a GEMV reads every weight once.
@@ -40,7 +43,7 @@ pub(crate) const ROW_ALIGN: u64 = 16;
 const MAX_STRIDE: u64 = 1 << 40;
 
 /// What a plan is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The operation.
     pub op: Op,
@@ -52,8 +55,8 @@ pub struct Request {
     pub m: usize,
     /// Whether every row of x starts at a multiple of 16 bytes; see [`Request::x`].
     pub x_aligned: bool,
-    /// Whether a row-major copy of the weights is kept, for matrix products. A router whose results must not depend on the tokens around
-    /// them has none: GEMVs add up a token's logits in the same order always.
+    /// Whether a row-major copy of the weights is kept, for matrix products. A router whose results must not depend on
+    /// the tokens around them has none: GEMVs add up a token's logits in the same order always.
     pub row_major: bool,
 }
 
@@ -117,32 +120,39 @@ pub enum Verdict {
 
 /// Chooses the kernel and the launch for a request. `m = 0` has no launch and gets none.
 pub fn plan(request: &Request, device: &Device) -> Result<Option<Plan>> {
+    plan_from(request, device, Tables::current())
+}
+
+/// [`plan`](plan()) with these tables of measurements.
+fn plan_from(request: &Request, device: &Device, tables: Tables) -> Result<Option<Plan>> {
     if request.m == 0 {
         return Ok(None);
     }
-    let (kernel, _) = Case::new(request, device).choice()?;
+    let (kernel, _) = Case::new(request, device, tables).choice()?;
     launch_of(kernel, request).map(Some)
 }
 
-/// The launch of one given kernel for a request, whether or not [`plan`](plan()) would choose it, as long as it gives the right result.
+/// The launch of one given kernel for a request, whether or not [`plan`](plan()) would choose it, as long as it gives
+/// the right result.
 pub fn plan_with(kernel: &Kernel, request: &Request, device: &Device) -> Result<Option<Plan>> {
     if request.m == 0 {
         return Ok(None);
     }
     let unknown = (!kernel.is_compiled()).then_some(Reason::Unknown);
-    match unknown.or_else(|| Case::new(request, device).unfit(kernel)) {
+    match unknown.or_else(|| Case::new(request, device, Tables::current()).unfit(kernel)) {
         Some(Reason::Grid) => Err(too_large(kernel, request)),
         Some(reason) => Err(refused(request, format!("{} {reason}", kernel.name()))),
         None => launch_of(*kernel, request).map(Some),
     }
 }
 
-/// Every kernel that can and should serve a request, in every division that is considered, the cheapest by the model first.
+/// Every kernel that can and should serve a request, in every division that is considered, the cheapest by the model
+/// first.
 pub fn kernels(request: &Request, device: &Device) -> Vec<Kernel> {
     if request.m == 0 {
         return Vec::new();
     }
-    let case = Case::new(request, device);
+    let case = Case::new(request, device, Tables::current());
     let costs = case.candidates().filter_map(|(kernel, verdict)| match verdict {
         Verdict::Cost(cost) => Some((kernel, cost)),
         Verdict::Rejected(_) => None,
@@ -180,6 +190,7 @@ fn refused(request: &Request, reason: String) -> Error {
 struct Case<'a> {
     request: &'a Request,
     device: &'a Device,
+    tables: Tables,
     /// Whether some matrix product can serve it.
     product: bool,
     /// Whether one over row-major weights can.
@@ -189,15 +200,16 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(request: &'a Request, device: &'a Device) -> Self {
+    fn new(request: &'a Request, device: &'a Device, tables: Tables) -> Self {
         let mut case = Case {
             request,
             device,
+            tables,
             product: false,
             by_rows: false,
             tokens: gemv::suitable_tokens(request),
         };
-        for instance in gemms() {
+        for instance in case.gemms() {
             let fits = case.unfit(&Kernel::Gemm(Division::whole(instance))).is_none();
             case.product |= fits;
             case.by_rows |= fits && instance.loads.reads_rows();
@@ -244,8 +256,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Every compiled kernel with its verdict, in the order of their tables; matrix products in every division that is considered, or
-    /// undivided where all are rejected for one reason.
+    /// Every compiled kernel with its verdict, in the order of their tables; matrix products in every division that is
+    /// considered, or undivided where all are rejected for one reason.
     fn candidates(&self) -> impl Iterator<Item = (Kernel, Verdict)> {
         let few = gemvs().chain(routes()).map(|instance| {
             let kernel = Kernel::Gemv(instance);
@@ -254,28 +266,45 @@ impl<'a> Case<'a> {
         few.chain(gemms().flat_map(|instance| self.divisions(instance)))
     }
 
+    /// The candidates that are for the request's operation and format: all that a choice looks at.
+    fn suited(&self) -> impl Iterator<Item = (Kernel, Verdict)> {
+        let few = gemv::instances(self.request).iter().map(|instance| {
+            let kernel = Kernel::Gemv(instance);
+            (kernel, self.verdict(&kernel))
+        });
+        few.chain(self.gemms().flat_map(|instance| self.divisions(instance)))
+    }
+
+    /// The matrix products for the request's operation and format.
+    fn gemms(&self) -> impl Iterator<Item = &'static Gemm> + use<> {
+        let (op, format) = (self.request.op, self.request.format);
+        gemms().filter(move |instance| instance.op == op && Kernel::Gemm(Division::whole(instance)).format() == format)
+    }
+
     fn divisions(&self, instance: &'static Gemm) -> impl Iterator<Item = (Kernel, Verdict)> {
         let whole = self.verdict(&Kernel::Gemm(Division::whole(instance)));
         let considered = match whole {
             Verdict::Cost(_) => usize::MAX,
             Verdict::Rejected(_) => 1,
         };
-        gemm::divisions(instance).take(considered).map(|division| {
-            let kernel = Kernel::Gemm(division);
-            (kernel, self.verdict(&kernel))
-        })
+        gemm::divisions(instance, self.request.op)
+            .take(considered)
+            .map(|division| {
+                let kernel = Kernel::Gemm(division);
+                (kernel, self.verdict(&kernel))
+            })
     }
 
     /// The kernel that is taken, and the row of a table that speaks for it, if one does.
     fn choice(&self) -> Result<(Kernel, Option<&'static Measurement>)> {
         let usable =
             |row: &&Measurement| row.kernel.is_compiled() && matches!(self.verdict(&row.kernel), Verdict::Cost(_));
-        if let Some(row) = measured::rows(self.request).find(usable) {
+        if let Some(row) = self.tables.rows(self.request).find(usable) {
             return Ok((row.kernel, Some(row)));
         }
         let mut best: Option<(Kernel, f64)> = None;
         let mut beyond = None;
-        for (kernel, verdict) in self.candidates() {
+        for (kernel, verdict) in self.suited() {
             match verdict {
                 Verdict::Cost(cost) if best.is_none_or(|(_, least)| cost < least) => best = Some((kernel, cost)),
                 Verdict::Rejected(Reason::Grid) => beyond = Some(kernel),

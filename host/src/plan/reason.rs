@@ -13,6 +13,8 @@ pub enum Reason {
     SmallBlocks,
     /// It is for many tokens.
     FewTokens,
+    /// It multicasts x, of which few tokens have little.
+    LittleToShare,
     /// A router's sums for few tokens are added in one order.
     FixedOrder,
     /// It is for few tokens.
@@ -29,8 +31,8 @@ pub enum Reason {
     NotKept,
     /// Sums of several slices need a workspace.
     NoWorkspace,
-    /// It was tried on the device.
-    Wrong,
+    /// Its self-test failed on the device.
+    Miscompiled,
     /// There are too many tokens for it.
     Grid,
     /// The division is none that launches have.
@@ -58,6 +60,9 @@ impl fmt::Display for Reason {
                 "reads the weights once for every few tokens, where a larger instance reads them less often"
             }
             Reason::FewTokens => return write!(f, "loads values one by one, to which up to {FEW_TOKENS} tokens give little work"),
+            Reason::LittleToShare => {
+                return write!(f, "multicasts x, of which up to {FEW_TOKENS} tokens have little to share");
+            }
             Reason::FixedOrder => {
                 return write!(
                     f,
@@ -78,7 +83,7 @@ impl fmt::Display for Reason {
             Reason::Unaligned => "loads 16 bytes of x at a time, and these rows of x are not aligned to that or no multiple of it long",
             Reason::NotKept => "reads row-major weights, of which no copy is kept",
             Reason::NoWorkspace => "splits K over slices, and a projection has no workspace to join them in",
-            Reason::Wrong => "gave a wrong result when it was tried on this device",
+            Reason::Miscompiled => "failed its self-test on this device, whose compiler gets it wrong",
             Reason::Grid => "would take more CTAs than a launch may have",
             Reason::Division => {
                 "splits K over clusters of 1, 2, 4 or 8 CTAs, a multiple of those that share x, and over 1 to 16 slices"

@@ -39,8 +39,10 @@ impl Traffic {
     /// Microseconds until all has come in: the longest of
     ///
     /// * weights from memory, by its bandwidth;
-    /// * weights into the busiest multiprocessor, which gets its bytes in flight once in the time that memory takes to answer;
-    /// * weights and x that this multiprocessor reads, as fast as L2 serves it; L2 answers sooner than memory, in the ratio of the rates;
+    /// * weights into the busiest multiprocessor, which gets its bytes in flight once in the time that memory takes to
+    ///   answer;
+    /// * weights and x that this multiprocessor reads, as fast as L2 serves it; L2 answers sooner than memory, in the
+    ///   ratio of the rates;
     /// * weights and x that it takes in, whoever has read them: one may take in more than L2 can give to each of all.
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);

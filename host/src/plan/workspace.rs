@@ -3,7 +3,7 @@
 use super::FEW_TOKENS;
 use super::gemm::CLUSTERS;
 use crate::{Result, Shape};
-use kernels_gpu::instances::{Format, GEMM, PLAIN_GEMM};
+use kernels_gpu::instances::{FALLBACK_GEMM, Format, GEMM};
 
 /// What a router's launches of up to some number of tokens need of device memory, beside weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub struct WorkspaceSize {
     pub counters: usize,
 }
 
-/// The workspace for any launch of up to `max_tokens` tokens; `row_major` as in [`Request::row_major`](super::Request::row_major).
+/// The workspace for any launch of up to `max_tokens` tokens; `row_major` as in
+/// [`Request::row_major`](super::Request::row_major).
 pub fn route_workspace(format: Format, shape: Shape, max_tokens: usize, row_major: bool) -> Result<WorkspaceSize> {
     let sums = Shape::area("the router's workspace", max_tokens, shape.n())?;
     let products = row_major && max_tokens > FEW_TOKENS;
@@ -25,7 +26,7 @@ pub fn route_workspace(format: Format, shape: Shape, max_tokens: usize, row_majo
     let of_gemvs = format.routes().iter().map(|i| i.counters(max_tokens));
     let of_products = GEMM
         .iter()
-        .chain(PLAIN_GEMM)
+        .chain(FALLBACK_GEMM)
         .filter(|i| products && i.terms == format.terms())
         .map(|i| i.row_tiles(shape.n()) * i.parts(largest_cluster) * max_tokens.div_ceil(i.tokens()));
     Ok(WorkspaceSize {

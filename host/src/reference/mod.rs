@@ -14,8 +14,8 @@ pub const LOGITS_TOLERANCE: f64 = 1e-4;
 /// The relative L2 error that logits of FP32 weights of ordinary magnitude stay below, for up to 8192 columns.
 pub const LOGITS_GOAL: f64 = 5e-6;
 
-/// `y = x · Wᵀ` in FP64: `x` is `[m, K]`, `w` is `[N, K]`, the result `[m, N]`. Products of BF16 values are exact in FP64 and
-/// the order of the sum is fixed, so the result is the same on every machine.
+/// `y = x · Wᵀ` in FP64: `x` is `[m, K]`, `w` is `[N, K]`, the result `[m, N]`. Products of BF16 values are exact in
+/// FP64 and the order of the sum is fixed, so the result is the same on every machine.
 pub fn project(x: &[bf16], w: &[bf16], shape: Shape, m: usize) -> Result<Vec<f64>> {
     product(x, w, bf16::to_f64, shape, m)
 }
@@ -72,8 +72,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// The relative L2 error `‖y − r‖ / ‖r‖` of `y` against the reference `r`.
 ///
-/// Defined everywhere: elements that are both NaN, or both the same infinity, agree; any other element that is not finite
-/// makes the error infinite, as does a non-zero `y` against a reference of norm zero, or a difference in length.
+/// Defined everywhere: elements that are both NaN, or both the same infinity, agree; any other element that is not
+/// finite makes the error infinite, as does a non-zero `y` against a reference of norm zero, or a difference in length.
 pub fn relative_error(y: &[bf16], reference: &[f64]) -> f64 {
     distance(y, reference, bf16::to_f64, |r| bf16::from_f64(r).to_f64())
 }
@@ -111,6 +111,7 @@ fn distance<Y: Copy>(y: &[Y], reference: &[f64], widen: impl Fn(Y) -> f64, round
 #[cfg(test)]
 mod tests {
     use super::*;
+    use approx::assert_abs_diff_eq;
 
     fn bf(values: &[f32]) -> Vec<bf16> {
         values.iter().map(|&v| bf16::from_f32(v)).collect()
@@ -158,8 +159,8 @@ mod tests {
         assert_eq!(relative_error(&bf(&[f32::NEG_INFINITY]), &[1e300]), f64::INFINITY);
         assert_eq!(relative_error(&[], &[]), 0.0);
         assert_eq!(relative_error(&bf(&[1.0]), &[]), f64::INFINITY);
-        assert!((relative_error(&bf(&[3.0, 3.0]), &[3.0, 4.0]) - 0.2).abs() < 1e-12);
-        assert!((relative_error_fp32(&[3.0, 3.0], &[3.0, 4.0]) - 0.2).abs() < 1e-12);
+        assert_abs_diff_eq!(relative_error(&bf(&[3.0, 3.0]), &[3.0, 4.0]), 0.2, epsilon = 1e-12);
+        assert_abs_diff_eq!(relative_error_fp32(&[3.0, 3.0], &[3.0, 4.0]), 0.2, epsilon = 1e-12);
         assert_eq!(relative_error_fp32(&[f32::INFINITY], &[1e39]), 0.0);
     }
 

@@ -1,9 +1,10 @@
-//! What a gate does with each expert alone: sums become logits and keys. Every thread of the CTA takes its part of the batch.
+//! What a gate does with each expert alone: sums become logits and keys. Every thread of the CTA takes its part of the
+//! batch.
 
+use super::score;
 use super::weigh::score_all;
 use super::{Batch, NAN, OUT, Scratch, Tokens, WORD};
-use crate::instances::BIAS_ON_LOGITS;
-use crate::score;
+use crate::args::BIAS_ON_LOGITS;
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{global, thread};
 
@@ -31,7 +32,8 @@ impl Place {
     }
 }
 
-/// The places that a thread works on together, from the `from`-th of the batch on. Where there are fewer, the first comes again.
+/// The places that a thread works on together, from the `from`-th of the batch on. Where there are fewer, the first
+/// comes again.
 #[inline(always)]
 fn places<const COUNT: usize>(batch: Batch, from: u32, threads: u32) -> [Place; COUNT] {
     core::array::from_fn(|i| {
@@ -47,7 +49,8 @@ fn places<const COUNT: usize>(batch: Batch, from: u32, threads: u32) -> [Place; 
     })
 }
 
-/// Calls `one` where a single place is left for the thread, else `several` for up to `count` of them, until none is left.
+/// Calls `one` where a single place is left for the thread, else `several` for up to `count` of them, until none is
+/// left.
 #[inline(always)]
 fn each(batch: Batch, threads: u32, one: impl Fn(u32), (count, several): (usize, impl Fn(u32))) {
     let end = batch.count << batch.shift;
@@ -62,7 +65,13 @@ fn each(batch: Batch, threads: u32, one: impl Fn(u32), (count, several): (usize,
     }
 }
 
-/// Takes the sums of the batch, stores logits where they are asked for, and leaves what the rest works on in shared memory.
+/// Takes the sums of the batch, stores logits where they are asked for, and leaves what the rest works on in shared
+/// memory.
+///
+/// # Safety
+///
+/// This CTA is the elected one of these tokens, and all its `threads` call it. The batch has its part of shared memory
+/// to itself.
 #[inline(always)]
 pub(super) unsafe fn load<const COUNT: usize>(tokens: &Tokens<'_>, batch: Batch, threads: u32) {
     let (gate, thread) = (tokens.gate, thread::thread_idx_x());
@@ -74,7 +83,7 @@ pub(super) unsafe fn load<const COUNT: usize>(tokens: &Tokens<'_>, batch: Batch,
             1
         }
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: a place belongs to one thread, and the sums of the batch are there.
     unsafe {
         each(
             batch,
@@ -90,6 +99,11 @@ pub(super) unsafe fn load<const COUNT: usize>(tokens: &Tokens<'_>, batch: Batch,
     }
 }
 
+/// Takes the sums of some places.
+///
+/// # Safety
+///
+/// This CTA is the elected one of these tokens, and the calling thread alone works on these places.
 #[inline(always)]
 unsafe fn load_places<const COUNT: usize>(tokens: &Tokens<'_>, batch: Batch, places: [Place; COUNT]) {
     let gate = tokens.gate;
@@ -137,9 +151,14 @@ fn key(logit: f32, value: f32, live: bool) -> u32 {
 }
 
 /// Makes keys of scores and biases. What softmax needs is there.
+///
+/// # Safety
+///
+/// [`load`] has filled the batch, and what softmax needs is there, before a barrier that the caller has met. All
+/// `threads` of the CTA call it.
 #[inline(always)]
 pub(super) unsafe fn add_biases(tokens: &Tokens<'_>, batch: Batch, threads: u32) {
-    // SAFETY: as the caller promises.
+    // SAFETY: a place belongs to one thread, the one that has filled it.
     unsafe {
         each(
             batch,
@@ -152,6 +171,11 @@ pub(super) unsafe fn add_biases(tokens: &Tokens<'_>, batch: Batch, threads: u32)
     }
 }
 
+/// Makes keys of the scores and biases of some places.
+///
+/// # Safety
+///
+/// The calling thread has filled these places, and what softmax needs is there, before a barrier that it has met.
 #[inline(always)]
 unsafe fn add_to_places<const COUNT: usize>(tokens: &Tokens<'_>, places: [Place; COUNT]) {
     // SAFETY: this thread has stored them.
@@ -161,11 +185,11 @@ unsafe fn add_to_places<const COUNT: usize>(tokens: &Tokens<'_>, places: [Place;
             places.map(|place| shared::load_f32(place.key())),
         )
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: softmax has left its numbers before the CTA's last barrier.
     let scores = score_all(tokens.gate, logits, |i| unsafe { places[i].scratch.load_scores() });
     for i in 0..COUNT {
         let value = score::finite(scores[i] + biases[i]);
-        // SAFETY: as above.
+        // SAFETY: this thread's own place, whose bias it has read.
         unsafe { shared::store_u32(places[i].key(), key(logits[i], value, places[i].id < tokens.experts)) };
     }
 }

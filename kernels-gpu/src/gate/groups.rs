@@ -1,8 +1,8 @@
 //! Groups of experts: the best of them stay in the running.
 
+use super::score;
 use super::weigh::score_all;
 use super::{NAN, OUT, Scratch, Tokens, WORD};
-use crate::score;
 use cuda_std::warp::{self, WARP_SIZE};
 use cuda_std::{bits, shared};
 
@@ -13,8 +13,13 @@ const RANKED: usize = 4;
 
 /// Takes all groups but the best out of the running. A group is as good as its two best experts together.
 ///
-/// Each group has `32 / groups` lanes, rounded down to a power of two. There are groups to drop: with two, where lanes stand for more
-/// of them than there are, nothing but the first place counts.
+/// Each group has `32 / groups` lanes, rounded down to a power of two. There are groups to drop: with two, where lanes
+/// stand for more of them than there are, nothing but the first place counts.
+///
+/// # Safety
+///
+/// Every expert's key is in the token's part of shared memory, and what softmax needs, before a barrier that the caller
+/// has met. The whole warp calls it, and the groups are as the host has checked them.
 #[inline(always)]
 pub(super) unsafe fn drop_all_but_best(tokens: &Tokens<'_>, scratch: Scratch) {
     let gate = tokens.gate;
@@ -54,7 +59,7 @@ pub(super) unsafe fn drop_all_but_best(tokens: &Tokens<'_>, scratch: Scratch) {
         let value = if tokens.biases_scores() {
             value
         } else {
-            // SAFETY: as the caller promises.
+            // SAFETY: softmax has left its numbers before a barrier of the CTA.
             let [score] = score_all(gate, [value], |_| unsafe { scratch.load_scores() });
             score
         };
@@ -63,8 +68,8 @@ pub(super) unsafe fn drop_all_but_best(tokens: &Tokens<'_>, scratch: Scratch) {
         }
         keys = (keys.1, keys.0);
     }
-    // Lane g takes the key of group g, and counts the groups that beat it: those with a larger key, and of equal ones the first. Where
-    // there is no group, there is no key.
+    // Lane g takes the key of group g, and counts the groups that beat it: those with a larger key, and of equal ones
+    // the first. Where there is no group, there is no key.
     let key = if group < gate.groups { score::key(sum) } else { 0 };
     let of_group = |g: u32| warp::warp_shuffle_idx(u32::MAX, key, g << (5 - bits));
     let mine = of_group(lane);

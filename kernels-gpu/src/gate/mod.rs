@@ -1,6 +1,7 @@
 //! A router's gate: logits → scores → the best experts → their weights, for tokens whose sums lie in global memory.
 //!
-//! Experts wait in shared memory, a logit and a key each, so that the same code serves up to 1024 of them and one to many tokens:
+//! Experts wait in shared memory, a logit and a key each, so that the same code serves up to 1024 of them and one to
+//! many tokens:
 //!
 //! ```text
 //!  every thread takes some experts of some tokens         a warp takes a token
@@ -10,21 +11,24 @@
 //!                                                                        beat it: its rank ─► weights, [`weigh`]
 //! ```
 //!
-//! What looks at one expert alone is so spread over the whole CTA, however few tokens there are, and no step waits for the choice
-//! before: the time hardly depends on k. A key and an id together are one number, larger for the better expert, in which no two
-//! experts are equal: ties go to the lowest id without further ado. No value depends on which thread computes it.
+//! What looks at one expert alone is so spread over the whole CTA, however few tokens there are, and no step waits for
+//! the choice before: the time hardly depends on k. A key and an id together are one number, larger for the better
+//! expert, in which no two experts are equal: ties go to the lowest id without further ado. No value depends on which
+//! thread computes it.
 
 mod experts;
 mod groups;
+mod score;
 mod select;
 mod weigh;
 
-use crate::instances::{BIAS_ON_LOGITS, GATE_TILE, GateArgs, Score, gate_bytes};
-use crate::join::Sums;
-use crate::score::Scores;
+use crate::args::{BIAS_ON_LOGITS, GateArgs, Score};
+use crate::instances::{GATE_TILE, gate_bytes};
+use crate::split_k::Sums;
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::warp::{self, WARP_SIZE};
 use cuda_std::{bits, global, thread};
+use score::Scores;
 
 /// Experts of a tile that a lane of a token's warp looks at.
 const SLOTS: usize = GATE_TILE / WARP_SIZE as usize;
@@ -134,7 +138,7 @@ impl Scratch {
     /// Room for a pair per expert: those that may be among the best.
     #[inline(always)]
     fn candidates(self) -> SharedAddr {
-        self.base + (2 * WORD << self.shift)
+        self.base + ((2 * WORD) << self.shift)
     }
 
     /// A pair per lane: the best of each; then the chosen experts' ids.
@@ -155,6 +159,11 @@ impl Scratch {
         self.scores() + PAIR
     }
 
+    /// What softmax has left of a token.
+    ///
+    /// # Safety
+    ///
+    /// Softmax has left its numbers for this token, before a barrier that the caller has met.
     #[inline(always)]
     unsafe fn load_scores(self) -> Scores {
         // SAFETY: stored before the barrier that the caller has met.
@@ -162,8 +171,13 @@ impl Scratch {
         Scores { largest, inverse }
     }
 
-    /// The lane's words of a tile of a table: the experts [`slot`]. Keeps the loads together: without the barrier ptxas moves each
-    /// down to its use, and every one of them is waited for alone. The warp is together.
+    /// The lane's words of a tile of a table: the experts [`slot`]. Keeps the loads together: without the barrier ptxas
+    /// moves each down to its use, and every one of them is waited for alone. The warp is together.
+    ///
+    /// # Safety
+    ///
+    /// Every expert's place of the table has been written, before a barrier that the caller has met. The whole warp
+    /// calls it.
     #[inline(always)]
     unsafe fn tile(self, table: SharedAddr, tile: u32) -> [u32; SLOTS] {
         // SAFETY: every expert's place has been written, by threads that the caller has met at a barrier.
@@ -184,7 +198,8 @@ fn quad(table: SharedAddr, tile: u32, half: u32) -> SharedAddr {
     table + (tile * TILE + (half * WARP_SIZE + warp::lane_id()) * 4) * WORD
 }
 
-/// The i-th expert of a tile that a lane looks at: four neighbours, then the four at the same place of the tile's other half.
+/// The i-th expert of a tile that a lane looks at: four neighbours, then the four at the same place of the tile's other
+/// half.
 #[inline(always)]
 fn slot(tile: u32, i: usize) -> u32 {
     let (half, at) = (i as u32 / 4, i as u32 % 4);
@@ -202,10 +217,17 @@ fn candidate(key: u32, id: u32) -> u64 {
     pair(key, !id)
 }
 
-/// Finishes the tokens from `first` on, before `end`, up to `most` at a time, with `bytes` of shared memory from `scratch` on, 16-byte
-/// aligned: enough for one token at least ([`gate_bytes`]). A thread takes up to `COUNT` sums at once.
+/// Finishes the tokens from `first` on, before `end`, up to `most` at a time, with `bytes` of shared memory from
+/// `scratch` on, 16-byte aligned: enough for one token at least ([`gate_bytes`]). A thread takes up to `COUNT` sums at
+/// once.
 ///
-/// For the CTA that [`is_last`](crate::join::is_last) has elected: all its `threads` call, and none uses that memory any more.
+/// For the CTA that [`is_last`](crate::split_k::is_last) has elected: all its `threads` call, and none uses that memory
+/// any more.
+///
+/// # Safety
+///
+/// The tokens' sums, logits, ids and weights have the sizes that the host has checked, and the shared memory is 16-byte
+/// aligned with room for a token. The whole elected CTA calls it, in uniform control flow.
 #[inline(always)]
 pub(crate) unsafe fn finish<const COUNT: usize>(
     tokens: Tokens<'_>,
@@ -233,8 +255,8 @@ pub(crate) unsafe fn finish<const COUNT: usize>(
         batch.count = (end - batch.first).min(most);
         // Keeps what is computed from them out of the way of the first sums.
         (batch.shift, batch.scratch) = (bits::opaque(shift), bits::opaque(scratch));
-        // SAFETY: the batch's sums are there, and every thread of the CTA is here: all conditions around barriers are the launch's. A
-        // warp has a token's part of shared memory to itself from the last barrier on.
+        // SAFETY: the batch's sums are there, and every thread of the CTA is here: all conditions around barriers are
+        // the launch's. A warp has a token's part of shared memory to itself from the last barrier on.
         unsafe {
             experts::load::<COUNT>(&tokens, batch, threads);
             if tokens.is_softmax() {
@@ -268,6 +290,11 @@ pub(crate) unsafe fn finish<const COUNT: usize>(
 }
 
 /// Chooses a token's experts, and stores their ids and weights.
+///
+/// # Safety
+///
+/// Every expert's logit and key are in the token's part of shared memory, before a barrier that the caller has met. The
+/// whole warp calls it and has that part to itself.
 #[inline(always)]
 unsafe fn one_token(tokens: &Tokens<'_>, token: u32, scratch: Scratch) {
     let gate = tokens.gate;

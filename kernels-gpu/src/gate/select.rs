@@ -6,16 +6,21 @@ use cuda_std::warp::{self, WARP_SIZE};
 
 /// Pairs that a lane reads at once where it counts.
 const COUNTED: u32 = 16;
-/// How many of the `count` numbers at `list` are larger than `mine`. Zeros follow them up to a multiple of [`COUNTED`]. The warp is
-/// together, and has read the list when it comes back.
+
+/// How many of the `count` numbers at `list` are larger than `mine`. Zeros follow them up to a multiple of [`COUNTED`].
+/// The warp is together, and has read the list when it comes back.
+///
+/// # Safety
+///
+/// The list is written, zeros behind it included, before a barrier that the warp has met. The whole warp calls it.
 #[inline(always)]
 unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
     let mut rank = 0;
     let mut at = 0;
     while at < count {
-        // SAFETY: as the caller promises.
+        // SAFETY: the list and the zeros behind it lie in the token's part of shared memory.
         let pairs = unsafe { shared::load_16_u64(list + at * PAIR) };
-        // Keeps the loads together, as in `Scratch::tile`.
+        // Keeps the loads together: see `Scratch::tile`.
         warp::sync_warp(u32::MAX);
         for &pair in &pairs {
             rank += u32::from(pair > mine);
@@ -26,10 +31,16 @@ unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
 }
 
 /// The id of the lane's choice: lane i gets the i-th best expert, and lanes from `top_k` on get the last one too.
+///
+/// # Safety
+///
+/// Every expert's key is in the token's part of shared memory, before a barrier that the caller has met. The whole warp
+/// calls it, and `top_k` is 1 to 32.
 #[inline(always)]
 pub(super) unsafe fn select(top_k: u32, scratch: Scratch) -> u32 {
     let (lane, tiles) = (warp::lane_id(), scratch.tiles());
-    // SAFETY: the warp's own part of shared memory; barriers of the warp stand between one lane's writes and another's reads.
+    // SAFETY: the warp's own part of shared memory; barriers of the warp stand between one lane's writes and another's
+    // reads.
     unsafe {
         let (mut key, mut id) = (OUT, lane);
         for tile in 0..tiles {

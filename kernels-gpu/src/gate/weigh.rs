@@ -1,8 +1,8 @@
 //! Scores of logits, and the weights of the chosen experts.
 
+use super::score::{self, Scores};
 use super::{Scratch, WORD};
-use crate::instances::{GateArgs, RENORMALIZE, SOFTMAX_OVER_TOPK, Score};
-use crate::score::{self, Scores};
+use crate::args::{GateArgs, RENORMALIZE, SOFTMAX_OVER_TOPK, Score};
 use cuda_std::warp::{self, WARP_SIZE};
 use cuda_std::{math, shared};
 
@@ -41,9 +41,14 @@ pub(super) fn score_all<const COUNT: usize>(
 }
 
 /// Leaves what softmax needs to score a token's logits: the largest and the sum of all. For the token's warp, together.
+///
+/// # Safety
+///
+/// Every expert's logit is in the token's part of shared memory, before a barrier that the caller has met, and the
+/// whole warp calls it.
 #[inline(always)]
 pub(super) unsafe fn softmax(scratch: Scratch) {
-    // SAFETY: as the caller promises.
+    // SAFETY: every logit of the table is written, and the loops around are uniform over the warp.
     let tile = |tile| unsafe { scratch.tile(scratch.logits(), tile) }.map(f32::from_bits);
     let mut largest = f32::NEG_INFINITY;
     for at in 0..scratch.tiles() {

@@ -1,59 +1,57 @@
-//! The table of the matrix products for many tokens, dense and of routers.
+//! Matrix products for many tokens, dense and of routers: what the rows of their tables say.
 
-use super::{Counts, ELECTION_COUNTS, Entry, Format, GATE_COUNTS, WARP};
+use super::{Counts, ELECTION_COUNTS, Entry, Family, Format, GATE_COUNTS, Op, WARP};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
-
-/// What becomes of the sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// They are stored: `gemm`.
-    Product,
-    /// They may go through a router's gate: `route`.
-    Route,
-}
 
 /// How the operands come into shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loads {
-    /// By tensor copies, for `wgmma`. x and weights have tensor maps: the first two parameters, before
-    /// [`GemmArgs`](super::GemmArgs). Their rows are a multiple of 16 bytes apart and start at one.
-    Tensor,
-    /// By plain loads, for `mma.sync`, from any address and at any stride. The one parameter is
-    /// [`PlainGemmArgs`](super::PlainGemmArgs).
-    Plain,
-    /// x by tensor copies, the packed units of this format by bulk copies, through registers, for `wgmma`. x has a tensor map, the first
-    /// parameter, before [`UnitGemmArgs`](super::UnitGemmArgs).
-    Units(Format),
+    /// x and row-major weights by TMA tile loads, for `wgmma`. Both have tensor maps: the first two parameters, before
+    /// [`GemmArgs`](super::GemmArgs). Rows are 16-byte aligned.
+    Tma,
+    /// x and row-major weights by masked loads, for `mma.sync`, from any address and at any stride. The one parameter
+    /// is [`FallbackGemmArgs`](super::FallbackGemmArgs).
+    Masked,
+    /// x by TMA tile loads, the packed units of this format by bulk copies; the weights go through registers to
+    /// `wgmma`. x has a tensor map, the first parameter, before [`PackedGemmArgs`](super::PackedGemmArgs).
+    Packed(Format),
 }
 
 impl Loads {
     /// Whether the weights are row-major ones.
     pub const fn reads_rows(self) -> bool {
-        matches!(self, Loads::Tensor | Loads::Plain)
+        matches!(self, Loads::Tma | Loads::Masked)
     }
 
-    /// Whether x comes by tensor copies.
+    /// Whether x comes by TMA tile loads.
     pub const fn has_map_of_x(self) -> bool {
-        !matches!(self, Loads::Plain)
+        !matches!(self, Loads::Masked)
     }
 }
 
-/// One compiled matrix product: `y = x · Wᵀ`, a CTA per [`Gemm::rows`] weight rows, [`Gemm::tokens`] tokens and part of K.
+/// One compiled matrix product: `y = x · Wᵀ`, a CTA per [`Gemm::rows`] weight rows, [`Gemm::tokens`] tokens and part of
+/// K.
 ///
-/// The name spells the parameters in the order of the fields, a letter each; one CTA that shares x with none is not spelled. The CTAs of a
-/// cluster split K, and the grid's slices split it further, as the launch says; where CTAs share x, each part of K has a group of them. A
-/// cluster has 1, 2, 4 or 8 CTAs.
+/// The name spells the parameters in the order of the fields, a letter each; one CTA that shares x with none is not
+/// spelled. The CTAs of a cluster split K, and the grid's slices split it further, as the launch says; where CTAs share
+/// x, each part of K has a group of them. A cluster has 1, 2, 4 or 8 CTAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     /// The entry's name in the PTX.
     pub name: &'static str,
-    /// What becomes of the sums.
-    pub purpose: Purpose,
+    /// The family that it belongs to.
+    pub family: Family,
+    /// Its place among the entries of its family.
+    pub index: usize,
+    /// Its number among all matrix products, below 64: a bit of a set in a `u64`.
+    pub number: usize,
+    /// What it computes.
+    pub op: Op,
     /// BF16 terms of a weight, 1 to 3: `bf16`, `bf16x2`, `bf16x3`.
     pub terms: usize,
     /// How the operands come into shared memory.
     pub loads: Loads,
-    /// `w`: warps that multiply, 16 weight rows each. One more warp sends for the tensor copies.
+    /// `w`: warps that multiply, 16 weight rows each. Where x comes by TMA, one more warp starts the loads.
     pub warps: usize,
     /// `s`: stages of the CTA's ring.
     pub stages: usize,
@@ -61,163 +59,132 @@ pub struct Gemm {
     pub groups: usize,
     /// `n`: blocks of 8 tokens per CTA.
     pub token_blocks: usize,
-    /// `h`: CTAs of a cluster that share x, on neighbouring tiles of rows, each of which brings its part of the tokens into the shared memory of
-    /// all: 1, 2, 4 or 8.
-    pub sharing: usize,
+    /// `h`: CTAs of a cluster that share x, on neighbouring row tiles: each loads its share of the token tile and
+    /// multicasts it into the shared memory of all. 1, 2, 4 or 8.
+    pub multicast: usize,
     /// CTAs that must fit on an SM (`.minnctapersm`).
     pub min_ctas: usize,
     /// Registers per thread that the machine code may use.
     pub max_registers: usize,
 }
 
-/// Lists the instances to the macro `$each`: name; purpose and terms; then warps, stages, groups, token blocks, and CTAs that share x if some
-/// do; then CTAs per SM and registers per thread.
-///
-/// The ring of a CTA takes about half an SM's shared memory, or all of it, since bytes in flight are what counts. Wide blocks of rows read x
-/// less often, many tokens read the weights less often. x is shared where its tile is as large as the weights' or larger, by as many CTAs as it takes
-/// until L2 is not the limit. Twelve warps divide 2304 rows so that clusters of eight keep 96 of 132 multiprocessors busy, where eight
-/// warps in clusters of four keep 72.
-macro_rules! for_each_gemm {
-    ($each:ident) => {
-        $each! {
-            gemm_bf16_sm90_w4s6g1n8: Product 1, 4 6 1 8, 2 168;
-            gemm_bf16_sm90_w4s4g1n16: Product 1, 4 4 1 16, 2 168;
-            gemm_bf16_sm90_w8s4g1n8: Product 1, 8 4 1 8, 2 96;
-            gemm_bf16_sm90_w8s6g1n16: Product 1, 8 6 1 16, 1 168;
-            gemm_bf16_sm90_w8s4g1n32: Product 1, 8 4 1 32, 1 168;
-            gemm_bf16_sm90_w12s5g1n16: Product 1, 12 5 1 16, 1 128;
-            gemm_bf16_sm90_w16s4g1n16: Product 1, 16 4 1 16, 1 96;
-            gemm_bf16_sm90_w8s6g1n16h2: Product 1, 8 6 1 16 2, 1 168;
-            gemm_bf16_sm90_w8s4g1n32h2: Product 1, 8 4 1 32 2, 1 168;
-            route_bf16_sm90_w4s6g1n8: Route 1, 4 6 1 8, 2 168;
-            route_bf16_sm90_w4s4g1n16: Route 1, 4 4 1 16, 2 168;
-            route_bf16x2_sm90_w4s4g1n8: Route 2, 4 4 1 8, 2 168;
-            route_bf16x2_sm90_w4s4g1n16: Route 2, 4 4 1 16, 1 248;
-            route_bf16x3_sm90_w4s3g1n8: Route 3, 4 3 1 8, 2 168;
-            route_bf16x3_sm90_w4s4g1n16: Route 3, 4 4 1 16, 1 248;
+/// The name of a matrix product: what it begins with, then the parameters, a letter each.
+macro_rules! gemm_name {
+    ($prefix:literal $w:literal $s:literal $g:literal $n:literal $($h:literal)?) => {
+        concat!($prefix, "_sm90_w", $w, "s", $s, "g", $g, "n", $n $(, "h", $h)?)
+    };
+}
+
+/// The matrix product of a row, before its table has numbered it.
+macro_rules! gemm_row {
+    (
+        $prefix:literal $op:ident $terms:literal $family:ident $loads:expr;
+        $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal
+    ) => {
+        $crate::instances::Gemm {
+            name: $crate::instances::gemm_name!($prefix $w $s $g $n $($h)?),
+            family: $crate::instances::Family::$family,
+            index: 0,
+            number: 0,
+            op: $crate::instances::Op::$op,
+            terms: $terms,
+            loads: $loads,
+            warps: $w,
+            stages: $s,
+            groups: $g,
+            token_blocks: $n,
+            multicast: 1 $(* $h)?,
+            min_ctas: $ctas,
+            max_registers: $regs,
         }
     };
 }
 
-/// Lists the instances with plain loads, like [`for_each_gemm`].
-macro_rules! for_each_plain_gemm {
-    ($each:ident) => {
-        $each! {
-            gemm_bf16_plain_sm90_w4s2g1n8: Product 1, 4 2 1 8, 2 224;
-            route_bf16_plain_sm90_w4s2g1n8: Route 1, 4 2 1 8, 2 248;
-            route_bf16x2_plain_sm90_w4s2g1n8: Route 2, 4 2 1 8, 2 248;
-            route_bf16x3_plain_sm90_w4s2g1n8: Route 3, 4 2 1 8, 2 248;
-        }
+/// The table of a list's rows over row-major weights, behind the tables `$earlier`.
+macro_rules! row_table {
+    ($loads:ident [$($earlier:ident),*] $($prefix:literal $op:ident $terms:literal $family:ident {
+        $($w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*
+    })*) => {
+        &$crate::instances::Gemm::numbered(
+            [$($($crate::instances::gemm_row!(
+                $prefix $op $terms $family $crate::instances::Loads::$loads; $w $s $g $n $($h)?, $ctas $regs
+            ),)*)*],
+            &[$($earlier),*],
+        )
     };
 }
 
-/// Lists the instances over BF16 units: name; then warps, stages, groups, token blocks; then CTAs per SM and registers per thread.
-macro_rules! for_each_bf16_unit_gemm {
-    ($each:ident) => {
-        $each! {
-            gemm_bf16_units_sm90_w4s4g1n16: 4 4 1 16, 2 168;
-            gemm_bf16_units_sm90_w4s5g1n32: 4 5 1 32, 1 248;
-            gemm_bf16_units_sm90_w8s4g1n8: 8 4 1 8, 2 96;
-            gemm_bf16_units_sm90_w8s6g1n16: 8 6 1 16, 1 168;
-            gemm_bf16_units_sm90_w12s5g1n16: 12 5 1 16, 1 128;
-            gemm_bf16_units_sm90_w16s5g1n8: 16 5 1 8, 1 96;
-            gemm_bf16_units_sm90_w8s6g1n16h2: 8 6 1 16 2, 1 168;
-            gemm_bf16_units_sm90_w4s5g1n32h4: 4 5 1 32 4, 1 248;
-        }
+/// The table of a list's rows over packed units, behind the tables `$earlier`.
+macro_rules! packed_table {
+    ([$($earlier:ident),*] $prefix:literal $format:ident $($family:ident {
+        $($w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*
+    })*) => {
+        &$crate::instances::Gemm::numbered(
+            [$($($crate::instances::packed_row!(
+                $prefix $format $family; $w $s $g $n $($h)?, $ctas $regs
+            ),)*)*],
+            &[$($earlier),*],
+        )
     };
 }
 
-/// Lists the instances over `window12` units, like [`for_each_bf16_unit_gemm`]: the same ones, with stages for as much shared memory.
-macro_rules! for_each_window12_gemm {
-    ($each:ident) => {
-        $each! {
-            gemm_window12_sm90_w4s4g1n16: 4 4 1 16, 2 168;
-            gemm_window12_sm90_w4s5g1n32: 4 5 1 32, 1 248;
-            gemm_window12_sm90_w8s5g1n8: 8 5 1 8, 2 96;
-            gemm_window12_sm90_w8s7g1n16: 8 7 1 16, 1 168;
-            gemm_window12_sm90_w12s6g1n16: 12 6 1 16, 1 128;
-            gemm_window12_sm90_w16s6g1n8: 16 6 1 8, 1 96;
-            gemm_window12_sm90_w8s7g1n16h2: 8 7 1 16 2, 1 168;
-            gemm_window12_sm90_w4s5g1n32h4: 4 5 1 32 4, 1 248;
-        }
+/// The matrix product of a row over packed units: [`gemm_row`] for a projection over weights of one term.
+macro_rules! packed_row {
+    ($prefix:literal $format:ident $family:ident; $($row:tt)*) => {
+        $crate::instances::gemm_row!(
+            $prefix Project 1 $family $crate::instances::Loads::Packed($crate::instances::Format::$format); $($row)*
+        )
     };
 }
-
-#[cfg(target_arch = "nvptx64")]
-pub(crate) use {for_each_bf16_unit_gemm, for_each_gemm, for_each_plain_gemm, for_each_window12_gemm};
-
-macro_rules! or_one {
-    () => {
-        1
-    };
-    ($count:literal) => {
-        $count
-    };
-}
-macro_rules! gemm_rows {
-    ($loads:expr; $($name:ident: $purpose:ident $terms:literal, $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => {
-        &[$(Gemm {
-            name: stringify!($name), purpose: Purpose::$purpose, terms: $terms, loads: $loads, warps: $w,
-            stages: $s, groups: $g, token_blocks: $n, sharing: or_one!($($h)?), min_ctas: $ctas, max_registers: $regs,
-        }),*]
-    };
-}
-macro_rules! tensor_rows {
-    ($($rows:tt)*) => {
-        /// Every compiled matrix product that loads by tensor copies.
-        pub const GEMM: &[Gemm] = gemm_rows!(Loads::Tensor; $($rows)*);
-    };
-}
-for_each_gemm!(tensor_rows);
-macro_rules! plain_rows {
-    ($($rows:tt)*) => {
-        /// Every compiled matrix product that loads from any address.
-        pub const PLAIN_GEMM: &[Gemm] = gemm_rows!(Loads::Plain; $($rows)*);
-    };
-}
-for_each_plain_gemm!(plain_rows);
-
-macro_rules! unit_rows {
-    ($table:ident $format:ident; $($name:ident: $w:literal $s:literal $g:literal $n:literal $($h:literal)?, $ctas:literal $regs:literal;)*) => {
-        /// Every compiled matrix product over packed units of this format.
-        pub const $table: &[Gemm] =
-            gemm_rows!(Loads::Units(Format::$format); $($name: Product 1, $w $s $g $n $($h)?, $ctas $regs;)*);
-    };
-}
-macro_rules! bf16_unit_rows {
-    ($($rows:tt)*) => { unit_rows!(BF16_UNIT_GEMM Bf16; $($rows)*); };
-}
-for_each_bf16_unit_gemm!(bf16_unit_rows);
-macro_rules! window12_rows {
-    ($($rows:tt)*) => { unit_rows!(WINDOW12_GEMM Window12; $($rows)*); };
-}
-for_each_window12_gemm!(window12_rows);
+pub(crate) use {gemm_name, gemm_row, packed_row, packed_table, row_table};
 
 /// Columns of a group: a row of a tile in shared memory.
 const GROUP_COLUMNS: usize = 64;
 /// Bytes of a tile's row, which are also the bytes of the swizzle of both tensor maps.
 const TILE_ROW_BYTES: usize = GROUP_COLUMNS * 2;
-/// Bytes between two rows of a tile that plain loads have filled: 16 more, so that `ldmatrix` reads eight rows from 32 banks.
-const PLAIN_ROW_BYTES: usize = TILE_ROW_BYTES + 16;
+/// Bytes between two rows of a tile that masked loads have filled: 16 more, so that `ldmatrix` reads eight rows from 32
+/// banks.
+const MASKED_ROW_BYTES: usize = TILE_ROW_BYTES + 16;
 /// Where the tiles start; barriers lie before. Swizzled tiles want a multiple of 1024.
 const TILE_OFFSET: usize = 1024;
-/// Steps of 16 columns, of every term, whose products a router's kernel adds in one accumulator of the tensor cores. These cut bits off
-/// where they should round, always towards zero, which would add up; longer sums are put together from such parts.
+/// Steps of 16 columns, of every term, whose products a router's kernel adds in one accumulator of the tensor cores.
+/// These cut bits off where they should round, always towards zero, which would add up; longer sums are put together
+/// from such parts.
 const STEPS_PER_PART: usize = 32;
 /// Steps of 16 columns in a group.
 const GROUP_STEPS: usize = GROUP_COLUMNS / 16;
 
-impl Purpose {
-    /// The operation, as a kernel's name spells it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Purpose::Product => "gemm",
-            Purpose::Route => "route",
-        }
+/// How many of the rows belong to the family.
+const fn count(rows: &[Gemm], family: Family) -> usize {
+    let (mut at, mut found) = (0, 0);
+    while at < rows.len() {
+        found += (rows[at].family as usize == family as usize) as usize;
+        at += 1;
     }
+    found
 }
 
 impl Gemm {
+    /// The rows of a table that stands behind `earlier` ones, each with its place and number.
+    pub(crate) const fn numbered<const N: usize>(mut rows: [Gemm; N], earlier: &[&[Gemm]]) -> [Gemm; N] {
+        let mut at = 0;
+        while at < N {
+            let family = rows[at].family;
+            let mut index = family.few_token_kernels() + count(rows.split_at(at).0, family);
+            let mut number = at;
+            let mut table = 0;
+            while table < earlier.len() {
+                index += count(earlier[table], family);
+                number += earlier[table].len();
+                table += 1;
+            }
+            assert!(number < u64::BITS as usize);
+            (rows[at].index, rows[at].number) = (index, number);
+            at += 1;
+        }
+        rows
+    }
+
     /// Threads per CTA.
     pub const fn threads(&self) -> usize {
         (self.warps + self.loads.has_map_of_x() as usize) * WARP
@@ -233,35 +200,39 @@ impl Gemm {
         self.token_blocks * TOKEN_BLOCK
     }
 
-    /// Tokens that a CTA sends for: its part of those that it shares.
-    pub const fn tokens_sent_for(&self) -> usize {
-        self.tokens() / self.sharing
+    /// Tokens that a CTA loads: its share of the token tile.
+    pub const fn tokens_loaded(&self) -> usize {
+        self.tokens() / self.multicast
     }
 
-    /// What the CTA of this rank does in its cluster: which of those it is that share x, and so which tile of rows of theirs it has; and which
-    /// part of K it has.
+    /// What the CTA of this rank does in its cluster: which of those it is that share x, and so which tile of rows of
+    /// theirs it has; and which part of K it has.
     pub const fn place(&self, rank: u32) -> (u32, u32) {
-        (rank & (self.sharing as u32 - 1), rank >> self.sharing.trailing_zeros())
+        (
+            rank & (self.multicast as u32 - 1),
+            rank >> self.multicast.trailing_zeros(),
+        )
     }
 
     /// The rank of the CTA that is this one of those that share x, for this part of K: [`Gemm::place`] backwards.
     pub const fn rank(&self, member: u32, part: u32) -> u32 {
-        part * self.sharing as u32 + member
+        part * self.multicast as u32 + member
     }
 
     /// Parts into which a cluster of so many CTAs splits K.
     pub const fn parts(&self, cluster: usize) -> usize {
-        cluster / self.sharing
+        cluster / self.multicast
     }
 
-    /// Tiles of `n` weight rows, with those beyond the last row that CTAs have because they share x with others: they bring their part of it.
+    /// Tiles of `n` weight rows, with those beyond the last row that CTAs have because they share x with others: they
+    /// bring their part of it.
     pub const fn row_tiles(&self, n: usize) -> usize {
-        n.div_ceil(self.sharing * self.rows()) * self.sharing
+        n.div_ceil(self.multicast * self.rows()) * self.multicast
     }
 
     /// The box of x's tensor map: columns, then tokens.
     pub const fn x_box(&self) -> [usize; 2] {
-        [GROUP_COLUMNS, self.tokens_sent_for()]
+        [GROUP_COLUMNS, self.tokens_loaded()]
     }
 
     /// The box of the weights' tensor map: columns, rows, then terms.
@@ -272,8 +243,8 @@ impl Gemm {
     /// Bytes of the weights' tile of a group and term, or of a group's units.
     pub const fn weight_tile_bytes(&self) -> usize {
         match self.loads {
-            Loads::Tensor | Loads::Plain => self.rows() * self.row_bytes(),
-            Loads::Units(format) => self.warps * format.unit_bytes(),
+            Loads::Tma | Loads::Masked => self.rows() * self.row_bytes(),
+            Loads::Packed(format) => self.warps * format.unit_bytes(),
         }
     }
 
@@ -285,12 +256,13 @@ impl Gemm {
     /// Bytes between two rows of a tile.
     pub const fn row_bytes(&self) -> usize {
         match self.loads {
-            Loads::Tensor | Loads::Units(_) => TILE_ROW_BYTES,
-            Loads::Plain => PLAIN_ROW_BYTES,
+            Loads::Tma | Loads::Packed(_) => TILE_ROW_BYTES,
+            Loads::Masked => MASKED_ROW_BYTES,
         }
     }
 
-    /// Bytes of a stage: for each group, the weights' tiles of its terms, then the tile of x; of units, the tile of x comes first.
+    /// Bytes of a stage: for each group, the weights' tiles of its terms, then the tile of x; of units, the tile of x
+    /// comes first.
     pub const fn stage_bytes(&self) -> usize {
         self.groups * (self.terms * self.weight_tile_bytes() + self.x_tile_bytes())
     }
@@ -300,19 +272,19 @@ impl Gemm {
         TILE_OFFSET
     }
 
-    /// Stages whose products go into one accumulator of the tensor cores; `usize::MAX` for all. A product for BF16's eight
-    /// bits takes what comes.
+    /// Stages whose products go into one accumulator of the tensor cores; `usize::MAX` for all. A product for BF16's
+    /// eight bits takes what comes.
     pub const fn stages_per_part(&self) -> usize {
         let steps = GROUP_STEPS * self.groups * self.terms;
-        match self.purpose {
-            Purpose::Product => usize::MAX,
-            Purpose::Route if steps >= STEPS_PER_PART => 1,
-            Purpose::Route => STEPS_PER_PART / steps,
+        match self.op {
+            Op::Project => usize::MAX,
+            Op::Route if steps >= STEPS_PER_PART => 1,
+            Op::Route => STEPS_PER_PART / steps,
         }
     }
 
-    /// FP32 values between two tokens of the CTA's partial sums, `[token][row]`: four more than the rows, so that the lanes of a
-    /// fragment store to 32 different banks.
+    /// FP32 values between two tokens of the CTA's partial sums, `[token][row]`: four more than the rows, so that the
+    /// lanes of a fragment store to 32 different banks.
     pub const fn partial_stride(&self) -> usize {
         self.rows() + 4
     }
@@ -327,8 +299,8 @@ impl Gemm {
         TILE_OFFSET + self.stages * self.stage_bytes()
     }
 
-    /// The grid for `m` tokens and `n` weight rows: row tiles times parts of K in a cluster along x, slices of K along y, token tiles along
-    /// z. `None` where it exceeds CUDA's limits.
+    /// The grid for `m` tokens and `n` weight rows: row tiles times parts of K in a cluster along x, slices of K along
+    /// y, token tiles along z. `None` where it exceeds CUDA's limits.
     pub const fn grid(&self, m: usize, n: usize, cluster: usize, slices: usize) -> Option<[u32; 3]> {
         let x = self.row_tiles(n).checked_mul(self.parts(cluster));
         let z = m.div_ceil(self.tokens());
@@ -349,49 +321,50 @@ impl Gemm {
         let products = GROUP_STEPS * self.groups * self.terms;
         // Halves of units have registers, and so groups of `wgmma`s, of their own.
         let (tensor, plain, parts) = match self.loads {
-            Loads::Tensor => (1, 0, 1),
-            Loads::Plain => (0, 1, 0),
-            Loads::Units(_) => (1, 0, 2),
+            Loads::Tma => (1, 0, 1),
+            Loads::Masked => (0, 1, 0),
+            Loads::Packed(_) => (1, 0, 2),
         };
-        let window12 = matches!(self.loads, Loads::Units(Format::Window12)) as usize;
+        let format = match self.loads {
+            Loads::Tma | Loads::Masked => Counts::NONE,
+            Loads::Packed(format) => format.facts().packed_counts,
+        };
         // At the start, the CTA meets, or the cluster where it shares x; before and after sums are added, the cluster.
-        let shares = (self.sharing > 1) as usize;
+        let shares = (self.multicast > 1) as usize;
         let own = Counts {
             bar_sync: 2 - shares,
             bar_warp_sync: tensor,
             cluster_arrive: 2 + shares,
             cluster_wait: 2 + shares,
             mma_sync: plain * products * self.token_blocks,
-            // The low bytes of halves of units are loaded as matrices.
-            ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2) + 2 * window12,
+            ldmatrix: plain * GROUP_STEPS * self.groups * (self.terms + self.token_blocks / 2),
             wgmma: tensor * products,
             wgmma_fence: parts,
             wgmma_commit: parts,
             wgmma_wait: parts + tensor,
-            // Where exceptions start: in the list, and among 32. Each of them: its weight, and the next one's column.
-            vote_sync: 2 * window12,
-            shfl_sync: 5 * window12,
             // Four sums of a thread at a time.
             red: 4,
             ..Counts::NONE
         };
-        let ending = match self.purpose {
-            Purpose::Product => ELECTION_COUNTS,
-            Purpose::Route => GATE_COUNTS,
+        let epilogue = match self.op {
+            Op::Project => ELECTION_COUNTS,
+            Op::Route => GATE_COUNTS,
         };
         Entry {
             name: self.name,
+            family: self.family,
+            index: self.index,
             threads: self.threads(),
             min_ctas: self.min_ctas,
             max_registers: self.max_registers,
             shared_bytes: self.shared_bytes(),
             cluster: 1,
             tensor_maps: match self.loads {
-                Loads::Tensor => 2,
-                Loads::Plain => 0,
-                Loads::Units(_) => 1,
+                Loads::Tma => 2,
+                Loads::Masked => 0,
+                Loads::Packed(_) => 1,
             },
-            counts: own.plus(ending),
+            counts: own.plus(format).plus(epilogue),
             tensor_cores: true,
         }
     }

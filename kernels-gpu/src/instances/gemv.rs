@@ -1,144 +1,7 @@
-//! The table of the GEMVs, and what they are given.
+//! GEMVs: what the rows of their tables say.
 
-use super::{BARRIER_BYTES, Counts, Entry, GATE_COUNTS, RING_ALIGN, ROUTE_BF16, ROUTE_BF16X2, ROUTE_BF16X3, WARP};
-use crate::layout::{BF16_UNIT_BYTES, TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS, WINDOW12_UNIT_BYTES};
-
-/// What a `gemv` kernel is given, as its one by-value parameter. Addresses are device addresses in bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GemvArgs {
-    /// Activations, BF16: `m` tokens of `k` values.
-    pub x: u64,
-    /// Elements between two tokens of x.
-    pub x_stride: u64,
-    /// Weights in the order of [`crate::layout`], 16-byte aligned.
-    pub weights: u64,
-    /// Output, row-major `[m, n]`, BF16 or FP32.
-    pub y: u64,
-    /// Tokens.
-    pub m: u32,
-    /// Weight rows.
-    pub n: u32,
-    /// Weight columns.
-    pub k: u32,
-    /// Not zero: the output is FP32, the sums as they are.
-    pub y_fp32: u32,
-}
-
-/// What a `gemv_window12` kernel is given, as its one by-value parameter.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window12Args {
-    /// As for BF16 weights; `weights` are `window12` units.
-    pub gemv: GemvArgs,
-    /// Where each row block's exceptions start, counted in exceptions: a `u64` per row block, then the end, [`STARTS_AFTER`]
-    /// times, since a CTA looks at all its row blocks even where there are fewer.
-    pub starts: u64,
-    /// The exceptions, [`Exception`] each, row block by row block.
-    pub exceptions: u64,
-    /// The palette's high bytes, entry i in byte i.
-    pub palette: [u32; 2],
-}
-
-/// How often the end of the exceptions stands behind the starts on the device: as many row blocks as a CTA serves at most.
-pub const STARTS_AFTER: usize = 4;
-
-/// A weight whose high exponent bits the palette lacks; its place in the unit decodes to +0.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exception {
-    /// The weight, a BF16 bit pattern.
-    pub value: u16,
-    /// Its row in the row block, below 16.
-    pub row: u16,
-    /// Its column.
-    pub column: u32,
-}
-
-/// How weights are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Format {
-    /// BF16 as it is.
-    Bf16,
-    /// FP32 as a sum of two BF16 terms, in rows that a power of two scales.
-    Bf16x2,
-    /// FP32 as a sum of three BF16 terms: all 24 bits.
-    Bf16x3,
-    /// 12 bits per weight, lossless with the exceptions apart.
-    Window12,
-}
-
-impl Format {
-    /// Bytes of a unit.
-    pub const fn unit_bytes(self) -> usize {
-        match self {
-            Format::Bf16 | Format::Bf16x2 | Format::Bf16x3 => self.terms() * BF16_UNIT_BYTES,
-            Format::Window12 => WINDOW12_UNIT_BYTES,
-        }
-    }
-
-    /// Terms that add up to a weight; a unit holds one after the other.
-    pub const fn terms(self) -> usize {
-        match self {
-            Format::Bf16 | Format::Window12 => 1,
-            Format::Bf16x2 => 2,
-            Format::Bf16x3 => 3,
-        }
-    }
-
-    /// Every compiled projection over weights of this format.
-    pub const fn gemvs(self) -> &'static [Gemv] {
-        match self {
-            Format::Bf16 => GEMV_BF16,
-            Format::Bf16x2 | Format::Bf16x3 => &[],
-            Format::Window12 => GEMV_WINDOW12,
-        }
-    }
-
-    /// Every compiled router for few tokens over weights of this format.
-    pub const fn routes(self) -> &'static [Gemv] {
-        match self {
-            Format::Bf16 => ROUTE_BF16,
-            Format::Bf16x2 => ROUTE_BF16X2,
-            Format::Bf16x3 => ROUTE_BF16X3,
-            Format::Window12 => &[],
-        }
-    }
-
-    /// The format's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Bf16 => "bf16",
-            Format::Bf16x2 => "bf16x2",
-            Format::Bf16x3 => "bf16x3",
-            Format::Window12 => "window12",
-        }
-    }
-
-    /// 128-bit loads of a lane per unit.
-    pub const fn wide_loads(self) -> usize {
-        self.unit_bytes() / (WARP * 16)
-    }
-}
-
-/// What a kernel does with its sums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// `gemv`: they are the result.
-    Store,
-    /// `route`: they are logits, which go through a gate.
-    Route,
-}
-
-impl Ending {
-    /// The name's beginning.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Ending::Store => "gemv",
-            Ending::Route => "route",
-        }
-    }
-}
+use super::{BARRIER_BYTES, Counts, Entry, Family, Format, GATE_COUNTS, Op, RING_ALIGN, WARP};
+use crate::layout::{TOKEN_BLOCK, UNIT_ROWS, UNIT_STEPS};
 
 /// One compiled GEMV: `y = x · Wᵀ` for weights in one format, a cluster of CTAs per [`Gemv::rows`] weight rows.
 ///
@@ -147,8 +10,12 @@ impl Ending {
 pub struct Gemv {
     /// The entry's name in the PTX.
     pub name: &'static str,
-    /// What becomes of the sums.
-    pub ending: Ending,
+    /// The family that it belongs to.
+    pub family: Family,
+    /// Its place among the entries of its family.
+    pub index: usize,
+    /// What it computes.
+    pub op: Op,
     /// The weights' format.
     pub format: Format,
     /// `w`: warps per CTA; they split K.
@@ -171,88 +38,64 @@ pub struct Gemv {
     pub max_registers: usize,
 }
 
-/// Lists the GEMV instances to the macro `$each`: name, then warps, cluster, stages, groups, token blocks, row blocks,
-/// x values; then CTAs per SM and registers per thread.
-///
-/// Rows with x8 follow the configurations measured for 16-row blocks, at equal CTAs and equal bytes in flight: a block of
-/// `r` times as many rows takes `c` times as many CTAs along K. The x1 rows serve shapes whose x rows cannot be 16-byte aligned.
-macro_rules! for_each_gemv_bf16 {
-    ($each:ident) => {
-        $each! {
-            gemv_bf16_sm90_w4c1s2g1n1r2x8: 4 1 2 1 1 2 8, 4 80;
-            gemv_bf16_sm90_w4c2s2g1n1r2x8: 4 2 2 1 1 2 8, 4 80;
-            gemv_bf16_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 2 80;
-            gemv_bf16_sm90_w8c4s2g1n1r2x8: 8 4 2 1 1 2 8, 3 80;
-            gemv_bf16_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 3 80;
-            gemv_bf16_sm90_w16c2s2g1n1r2x8: 16 2 2 1 1 2 8, 1 80;
-            gemv_bf16_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 3 128;
-            gemv_bf16_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 3 128;
-            gemv_bf16_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 3 128;
-            gemv_bf16_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 3 128;
-            gemv_bf16_sm90_w4c1s2g1n4r4x8: 4 1 2 1 4 4 8, 3 168;
-            gemv_bf16_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
-            gemv_bf16_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
-            gemv_bf16_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
-            gemv_bf16_sm90_w4c2s2g1n1r2x1: 4 2 2 1 1 2 1, 4 80;
-            gemv_bf16_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 144;
-            gemv_bf16_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 3 168;
+/// The name of a GEMV: what it begins with, then the parameters, a letter each.
+macro_rules! gemv_name {
+    ($prefix:literal $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal) => {
+        concat!(
+            $prefix, "_sm90_w", $w, "c", $c, "s", $s, "g", $g, "n", $n, "r", $r, "x", $x
+        )
+    };
+}
+
+/// The GEMV of a row, before its table has numbered it.
+macro_rules! gemv_row {
+    (
+        $prefix:literal $op:ident $format:ident $family:ident;
+        $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal
+    ) => {
+        $crate::instances::Gemv {
+            name: $crate::instances::gemv_name!($prefix $w $c $s $g $n $r $x),
+            family: $crate::instances::Family::$family,
+            index: 0,
+            op: $crate::instances::Op::$op,
+            format: $crate::instances::Format::$format,
+            warps: $w,
+            cluster: $c,
+            stages: $s,
+            groups: $g,
+            token_blocks: $n,
+            row_blocks: $r,
+            x_values: $x,
+            min_ctas: $ctas,
+            max_registers: $regs,
         }
     };
 }
 
-/// Lists the instances for `window12` weights, like [`for_each_gemv_bf16`].
-macro_rules! for_each_gemv_window12 {
-    ($each:ident) => {
-        $each! {
-            gemv_window12_sm90_w4c1s3g1n1r2x8: 4 1 3 1 1 2 8, 5 88;
-            gemv_window12_sm90_w4c2s3g1n1r2x8: 4 2 3 1 1 2 8, 5 88;
-            gemv_window12_sm90_w8c2s3g1n1r2x8: 8 2 3 1 1 2 8, 3 80;
-            gemv_window12_sm90_w8c4s3g1n1r2x8: 8 4 3 1 1 2 8, 3 80;
-            gemv_window12_sm90_w8c8s2g1n1r2x8: 8 8 2 1 1 2 8, 3 80;
-            gemv_window12_sm90_w4c1s2g1n2r4x8: 4 1 2 1 2 4 8, 4 128;
-            gemv_window12_sm90_w4c2s2g1n2r4x8: 4 2 2 1 2 4 8, 4 128;
-            gemv_window12_sm90_w4c4s2g1n2r4x8: 4 4 2 1 2 4 8, 4 128;
-            gemv_window12_sm90_w4c8s2g1n2r4x8: 4 8 2 1 2 4 8, 4 128;
-            gemv_window12_sm90_w4c1s2g1n4r4x8: 4 1 2 1 4 4 8, 3 168;
-            gemv_window12_sm90_w4c2s2g1n4r4x8: 4 2 2 1 4 4 8, 3 168;
-            gemv_window12_sm90_w4c4s2g1n4r4x8: 4 4 2 1 4 4 8, 3 168;
-            gemv_window12_sm90_w4c8s2g1n4r4x8: 4 8 2 1 4 4 8, 3 168;
-            gemv_window12_sm90_w4c2s3g1n1r2x1: 4 2 3 1 1 2 1, 5 96;
-            gemv_window12_sm90_w4c2s2g1n2r4x1: 4 2 2 1 2 4 1, 3 144;
-            gemv_window12_sm90_w4c2s2g1n4r4x1: 4 2 2 1 4 4 1, 2 216;
-        }
+/// The table of a list's rows.
+macro_rules! gemv_table {
+    (
+        $prefix:literal $op:ident $format:ident $family:ident;
+        $($w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*
+    ) => {
+        &$crate::instances::Gemv::numbered([$(
+            $crate::instances::gemv_row!($prefix $op $format $family; $w $c $s $g $n $r $x, $ctas $regs)
+        ),*])
     };
 }
-
-#[cfg(target_arch = "nvptx64")]
-pub(crate) use {for_each_gemv_bf16, for_each_gemv_window12};
-
-macro_rules! gemv_rows {
-    ($ending:ident $format:ident; $($name:ident: $w:literal $c:literal $s:literal $g:literal $n:literal $r:literal $x:literal, $ctas:literal $regs:literal;)*) => {
-        &[$($crate::instances::Gemv {
-            name: stringify!($name), ending: Ending::$ending, format: Format::$format, warps: $w, cluster: $c, stages: $s, groups: $g,
-            token_blocks: $n, row_blocks: $r, x_values: $x, min_ctas: $ctas, max_registers: $regs,
-        }),*]
-    };
-}
-pub(super) use gemv_rows;
-
-macro_rules! bf16_rows {
-    ($($rows:tt)*) => {
-        /// Every compiled GEMV over BF16 weights.
-        pub const GEMV_BF16: &[Gemv] = gemv_rows!(Store Bf16; $($rows)*);
-    };
-}
-for_each_gemv_bf16!(bf16_rows);
-macro_rules! window12_rows {
-    ($($rows:tt)*) => {
-        /// Every compiled GEMV over `window12` weights.
-        pub const GEMV_WINDOW12: &[Gemv] = gemv_rows!(Store Window12; $($rows)*);
-    };
-}
-for_each_gemv_window12!(window12_rows);
+pub(crate) use {gemv_name, gemv_row, gemv_table};
 
 impl Gemv {
+    /// The rows of a family, each with its place.
+    pub(crate) const fn numbered<const N: usize>(mut rows: [Gemv; N]) -> [Gemv; N] {
+        let mut at = 0;
+        while at < N {
+            rows[at].index = at;
+            at += 1;
+        }
+        rows
+    }
+
     /// Threads per CTA.
     pub const fn threads(&self) -> usize {
         self.warps * WARP
@@ -293,8 +136,8 @@ impl Gemv {
         self.stages * self.chunk_bytes()
     }
 
-    /// FP32 values between two tokens of a warp's partial sums: four more than the rows, so that the lanes of a fragment
-    /// store to 32 different banks.
+    /// FP32 values between two tokens of a warp's partial sums: four more than the rows, so that the lanes of a
+    /// fragment store to 32 different banks.
     pub const fn partial_stride(&self) -> usize {
         self.rows() + 4
     }
@@ -305,17 +148,18 @@ impl Gemv {
     }
 
     /// Where the cluster's partial sums for this CTA arrive.
-    pub const fn mail_offset(&self) -> usize {
+    pub const fn reduction_offset(&self) -> usize {
         self.ring_offset() + self.warps * self.ring_bytes()
     }
 
     /// Dynamic shared memory of a CTA, in bytes.
     pub const fn shared_bytes(&self) -> usize {
         let share = self.share_tokens() * self.rows();
-        self.mail_offset() + if self.cluster > 1 { self.cluster * share * 4 } else { 0 }
+        self.reduction_offset() + if self.cluster > 1 { self.cluster * share * 4 } else { 0 }
     }
 
-    /// The grid for `m` tokens and `n` weight rows: CTAs along x, token tiles along y. `None` where it exceeds CUDA's limits.
+    /// The grid for `m` tokens and `n` weight rows: CTAs along x, token tiles along y. `None` where it exceeds CUDA's
+    /// limits.
     pub const fn grid(&self, m: usize, n: usize) -> Option<[u32; 3]> {
         let x = n.div_ceil(self.rows()).checked_mul(self.cluster);
         let y = m.div_ceil(self.tokens());
@@ -325,15 +169,22 @@ impl Gemv {
         }
     }
 
+    /// Counters of a router that finishes `m` tokens.
+    pub const fn counters(&self, m: usize) -> usize {
+        m.div_ceil(self.tokens()) * self.cluster
+    }
+
     pub(super) const fn entry(&self) -> Entry {
         let tensor_ops = UNIT_STEPS * self.format.terms() * self.groups * self.row_blocks * self.token_blocks;
-        let gate = match self.ending {
-            Ending::Store => Counts::NONE,
-            Ending::Route => GATE_COUNTS,
+        let gate = match self.op {
+            Op::Project => Counts::NONE,
+            Op::Route => GATE_COUNTS,
         };
         let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
         Entry {
             name: self.name,
+            family: self.family,
+            index: self.index,
             threads: self.threads(),
             min_ctas: self.min_ctas,
             max_registers: self.max_registers,
@@ -342,17 +193,17 @@ impl Gemv {
             tensor_maps: 0,
             counts: Counts {
                 bar_sync: gate.bar_sync
-                    + match self.ending {
-                        Ending::Store => 1,
-                        Ending::Route => 2,
+                    + match self.op {
+                        Op::Project => 1,
+                        Op::Route => 2,
                     },
                 bar_warp_sync: 2 + gate.bar_warp_sync,
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,
                 mma_sync: tensor_ops,
-                shfl_sync: gate.shfl_sync + if matches!(self.format, Format::Window12) { 2 } else { 0 },
                 ..gate
-            },
+            }
+            .plus(self.format.facts().few_token_counts),
             tensor_cores: true,
         }
     }

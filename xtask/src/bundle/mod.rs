@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use kernels_gpu::instances::Family;
 use serde::Deserialize;
 
 use crate::{cargo, paths};
@@ -93,7 +94,9 @@ fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
         place(test, bin.join("deps").join(test.name().context("a test")?))?;
     }
     strip(&bin)?;
-    copy(&paths::ptx(), &out.join("ptx/kernels.ptx"))?;
+    for family in Family::ALL {
+        copy(&paths::ptx(family), &out.join("ptx").join(paths::ptx_name(family)))?;
+    }
     copy(&paths::root().join(PEERS), &out.join("peers.csv"))?;
     let data = paths::root().join("tests/data");
     for entry in fs::read_dir(&data).with_context(|| format!("cannot read {}", data.display()))? {
@@ -106,7 +109,8 @@ fn fill(out: &Path, program: &Built, tests: &[Built]) -> Result<()> {
     write(&out.join("run.sh"), RUN)
 }
 
-/// Takes debugging information out, which is three quarters of the bytes that are to be moved; without the tool for it, they stay.
+/// Takes debugging information out, which is three quarters of the bytes that are to be moved; without the tool for it,
+/// they stay.
 fn strip(bin: &Path) -> Result<()> {
     let mut programs = vec![bin.join("hopper-proj")];
     let deps = bin.join("deps");

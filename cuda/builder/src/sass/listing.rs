@@ -157,8 +157,8 @@ impl MachineEntry {
         loops.iter().filter(innermost).cloned().collect()
     }
 
-    /// The natural loops, each as a mask over the instructions. A jump back alone makes no loop: slow paths stand at the
-    /// end of the code and jump back into the middle.
+    /// The natural loops, each as a mask over the instructions. A jump back alone makes no loop: slow paths stand at
+    /// the end of the code and jump back into the middle.
     fn loops(&self) -> Vec<Vec<bool>> {
         let count = self.instructions.len();
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); count];

@@ -1,5 +1,6 @@
 //! What NVIDIA's assembler makes of the PTX: registers, spills, shared memory, and the machine code itself.
 
+mod cpu_time;
 mod listing;
 mod occupancy;
 mod ptxas_log;
@@ -54,8 +55,8 @@ pub enum SassError {
     Tool(#[from] crate::BuildError),
 }
 
-/// Assembles the PTX file `ptx`, disassembles the result and holds both against `table`. The machine code and its listing
-/// stay in `folder` for those who want to read them.
+/// Assembles the PTX file `ptx`, disassembles the result and holds both against `table`. The machine code and its
+/// listing stay in `folder` for a reader.
 pub fn inspect(
     ptx: &Path,
     arch: NvvmArch,
@@ -73,7 +74,11 @@ pub fn inspect(
         .arg("-o")
         .arg(&cubin);
     let asked = describe(&ptxas);
+    let before = cpu_time::of_children();
     let output = run(&mut ptxas)?;
+    let assembly = cpu_time::of_children()
+        .zip(before)
+        .map(|(after, before)| after - before);
     // ptxas reports on either stream, by version.
     let said = [output.stdout, output.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -91,5 +96,6 @@ pub fn inspect(
     let text = output_of(nvdisasm)?;
     let listing = folder.join("kernels.sass");
     fs::write(&listing, &text).map_err(crate::BuildError::file("write", &listing))?;
-    Ok(check(table, &PtxasLog::parse(&said), &Listing::parse(&text)))
+    let report = check(table, &PtxasLog::parse(&said), &Listing::parse(&text));
+    Ok(Report { assembly, ..report })
 }

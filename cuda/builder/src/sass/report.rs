@@ -1,6 +1,7 @@
 //! The verdict over the machine code, and the table that shows it.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::listing::{Listing, MachineEntry};
 use super::occupancy::{Occupancy, occupancy};
@@ -14,6 +15,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Everything that breaks a promise.
     pub findings: Vec<SassFinding>,
+    /// User and system time that the assembler took, where the system tells.
+    pub assembly: Option<Duration>,
 }
 
 /// One entry's resources.

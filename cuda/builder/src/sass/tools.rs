@@ -49,8 +49,8 @@ const NVDISASM: Tool = Tool {
 };
 
 impl Tools {
-    /// The assembler that `PTXAS` names, else the one on `PATH`, else those of [`WHEEL_VERSIONS`], installed into virtual
-    /// environments under `folder`; each with a disassembler found the same way.
+    /// The assembler that `PTXAS` names, else the one on `PATH`, else those of [`WHEEL_VERSIONS`], installed into
+    /// virtual environments under `folder`; each with a disassembler found the same way.
     pub fn find(folder: &Path) -> Result<Vec<Self>, SassError> {
         let ptxas = match PTXAS.present()? {
             Some(ptxas) => vec![ptxas],

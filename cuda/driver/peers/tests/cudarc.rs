@@ -6,14 +6,14 @@ use cudarc::driver::sys::{
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use half::bf16;
+use hopper_proj::formats::bf16::pack;
 use hopper_proj::plan::{Device, Kernel, Op, plan_with};
-use hopper_proj::weights::bf16::pack;
 use hopper_proj::{Request, Shape, reference};
-use kernels_gpu::instances::{Format, GEMV_BF16, GemvArgs};
+use kernels_gpu::instances::{Format, GemvArgs, formats::bf16::GEMV_BF16};
 use std::sync::Arc;
 
 const ADD: &str = include_str!("../../tests/ptx/add.ptx");
-const KERNELS: &str = include_str!("../../../../host/ptx/kernels.ptx");
+const KERNELS: &str = include_str!("../../../../host/ptx/gemv_bf16.ptx");
 
 type Result<T = ()> = std::result::Result<T, DriverError>;
 
@@ -138,13 +138,13 @@ fn memory_comes_and_goes_in_the_streams_order() -> Result {
     let mut pinned = unsafe { context.alloc_pinned::<u8>(16) }?;
     pinned.as_mut_slice()?.fill(7);
     assert_eq!(stream.clone_dtoh(&stream.clone_htod(&pinned)?)?, [7; 16]);
-    // SAFETY: as above.
+    // SAFETY: the next line writes all values before anything reads them.
     let mut managed = unsafe { context.alloc_unified::<f32>(100, true) }?;
     managed.as_mut_slice()?.copy_from_slice(&ramp(1.0));
     let kernel = function(&context, ADD, "add")?;
     let mut sum = stream.alloc_zeros::<f32>(100)?;
     let n = 100_u32;
-    // SAFETY: as in `add`.
+    // SAFETY: the kernel takes two inputs, an output and a length, and each array holds that many values.
     unsafe {
         stream
             .launch_builder(&kernel)

@@ -1,4 +1,5 @@
-//! A program with a data race between the driver and its caller, by which `cargo xtask sanitize` sees that races are found.
+//! A program with a data race between the driver and its caller, by which `cargo xtask sanitize` sees that races are
+//! found.
 
 use hopper_cuda_driver::ffi::*;
 use hopper_cuda_driver::{Choice, select};

@@ -1,29 +1,22 @@
-//! Copies and fills. On a stream, each is done within its call, in the stream's order.
+//! Copies and fills. They are checked when they are made, and carried out in their stream's order.
 
-use super::capture;
-use super::graph;
-use super::host;
+use super::room;
 use super::state::STATE;
-use super::stream;
-use super::task::{Task, submit};
 use crate::codes::{Answer, Code};
 use crate::types::*;
 use ptx_emulator::AccessError;
-
-/// The stream of the calls that name none.
-pub(super) const DEFAULT: CUstream = std::ptr::null_mut();
 
 /// A copy of a box of bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Copy {
     pub(super) params: CUDA_MEMCPY3D,
-    /// Target and source, resolved when the copy was made: an address that is freed later does not become one of the host's.
+    /// Target and source, resolved when the copy was made: a device address stays one, even if it is freed later.
     ends: [End; 2],
 }
 
 // SAFETY: its pointers are followed only as the caller has promised: whenever the copy is done, by whatever thread.
 unsafe impl Send for Copy {}
-// SAFETY: as above.
+// SAFETY: a shared copy is only carried out, which the caller has promised any thread may do.
 unsafe impl Sync for Copy {}
 
 /// One end of a copy: where the box starts, and how far its rows and slices are apart.
@@ -34,8 +27,9 @@ struct End {
     slice: usize,
 }
 
+/// Where bytes are.
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     Host(*mut u8),
     Device(u64),
 }
@@ -50,7 +44,7 @@ impl Place {
 }
 
 /// The parameters of a copy of bytes that follow each other.
-fn linear(to: Place, from: Place, bytes: usize) -> CUDA_MEMCPY3D {
+pub(super) fn linear(to: Place, from: Place, bytes: usize) -> CUDA_MEMCPY3D {
     let mut copy = CUDA_MEMCPY3D {
         WidthInBytes: bytes,
         Height: 1,
@@ -106,7 +100,7 @@ impl Copy {
     fn ends(c: &CUDA_MEMCPY3D) -> Answer<[End; 2]> {
         let end = |kind: c_uint, host: *mut c_void, device: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize| {
             let place = match kind {
-                // An address of the device's is known for what it is, whatever it is called.
+                // A device address is recognised, even where the caller declares it as the host's.
                 memory_type::HOST if is_device(host.addr() as u64) => Place::Device(host.addr() as u64),
                 memory_type::HOST => Place::Host(host.cast()),
                 memory_type::DEVICE => Place::Device(device),
@@ -173,7 +167,8 @@ fn copy_row(to: Place, from: Place, bytes: usize) -> Result<(), AccessError> {
             .read(from, unsafe { std::slice::from_raw_parts_mut(to, bytes) }),
         (Place::Device(to), Place::Device(from)) => STATE.memory.copy(to, from, bytes as u64),
         (Place::Host(to), Place::Host(from)) => {
-            // SAFETY: as the two above.
+            // SAFETY: neither is null; the caller promises `bytes` bytes to read at one and to write at the other, and
+            // they may overlap.
             unsafe { std::ptr::copy(from, to, bytes) };
             Ok(())
         }
@@ -190,13 +185,13 @@ fn check(place: Place, bytes: usize) -> Answer {
     if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// Whether an address is of the device's, be it one that was freed: that is none of the host's.
+/// Whether an address is of the device's, allocated or freed: neither is one of the host's.
 fn is_device(address: u64) -> bool {
     STATE.memory.knows(address)
 }
 
 fn fits(address: u64, bytes: u64) -> bool {
-    if graph::memory::will_be(address, bytes) {
+    if room::will_be(address, bytes) {
         return true;
     }
     let range = STATE.memory.range(address);
@@ -242,106 +237,4 @@ impl Fill {
             STATE.memory.fill(at, pattern, params.width as u64)
         })
     }
-}
-
-/// Queues a copy of bytes that follow each other.
-fn queue(to: Place, from: Place, bytes: usize, stream: CUstream) -> Answer {
-    let target = stream::here(stream)?;
-    let task = if bytes == 0 {
-        Task::Empty
-    } else {
-        Task::Copy(Box::new(Copy::new(linear(to, from, bytes))?))
-    };
-    let ticket = submit(target, task)?;
-    let pageable = |place| matches!(place, Place::Host(host) if !host::is_page_locked(host));
-    if let Some(ticket) = ticket
-        && (pageable(to) || pageable(from))
-    {
-        // As on a device: only page-locked memory is read and written behind the caller's back.
-        ticket.wait();
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn host_to_device_async(
-    to: CUdeviceptr,
-    from: *const c_void,
-    bytes: usize,
-    stream: CUstream,
-) -> Answer {
-    queue(Place::Device(to), Place::Host(from.cast_mut().cast()), bytes, stream)
-}
-
-pub(crate) unsafe fn device_to_host_async(
-    to: *mut c_void,
-    from: CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> Answer {
-    queue(Place::Host(to.cast()), Place::Device(from), bytes, stream)
-}
-
-pub(crate) unsafe fn device_to_device_async(
-    to: CUdeviceptr,
-    from: CUdeviceptr,
-    bytes: usize,
-    stream: CUstream,
-) -> Answer {
-    queue(Place::Device(to), Place::Device(from), bytes, stream)
-}
-
-/// Copies for which the host waits, from those that name a stream.
-macro_rules! synchronous {
-    ($($name:ident($($argument:ident: $type:ty),*) = $on_stream:ident;)*) => {
-        $(pub(crate) unsafe fn $name($($argument: $type),*) -> Answer {
-            capture::forbid_synchronous()?;
-            // SAFETY: the caller keeps the same promises.
-            unsafe {
-                $on_stream($($argument,)* DEFAULT)?;
-                stream::synchronize(DEFAULT)
-            }
-        })*
-    };
-}
-
-/// Fills, one pair per size of value: on a stream, and on the default one.
-macro_rules! fills {
-    ($($on_stream:ident $name:ident $type:ty;)*) => {
-        $(
-            pub(crate) unsafe fn $on_stream(
-                address: CUdeviceptr,
-                value: $type,
-                count: usize,
-                stream: CUstream,
-            ) -> Answer {
-                let target = stream::here(stream)?;
-                let fill = Fill::new(CUDA_MEMSET_NODE_PARAMS {
-                    dst: address,
-                    pitch: 0,
-                    value: value.into(),
-                    elementSize: size_of::<$type>() as c_uint,
-                    width: count,
-                    height: 1,
-                })?;
-                submit(target, if count == 0 { Task::Empty } else { Task::Fill(fill) }).map(|_| ())
-            }
-
-            pub(crate) unsafe fn $name(address: CUdeviceptr, value: $type, count: usize) -> Answer {
-                // SAFETY: the caller keeps the same promises.
-                unsafe { $on_stream(address, value, count, DEFAULT) }
-            }
-        )*
-    };
-}
-
-fills! {
-    fill_8_async fill_8 c_uchar;
-    fill_16_async fill_16 c_ushort;
-    fill_32_async fill_32 c_uint;
-}
-
-synchronous! {
-    host_to_device(to: CUdeviceptr, from: *const c_void, bytes: usize) = host_to_device_async;
-    device_to_host(to: *mut c_void, from: CUdeviceptr, bytes: usize) = device_to_host_async;
-    device_to_device(to: CUdeviceptr, from: CUdeviceptr, bytes: usize) = device_to_device_async;
 }

@@ -1,20 +1,10 @@
-//! The one device: an sm_90 part with an H200's numbers, and what can be asked of the driver without a context.
+//! The one device: an sm_90 part with an H200's numbers.
 
-use super::context::ready;
-use super::leaks;
-use super::state::{STATE, put};
-use crate::codes::{self, Answer, Code};
+use crate::codes::{Answer, Code};
 use crate::types::*;
-use std::ffi::CStr;
-use std::sync::atomic::Ordering;
 
 /// The device's number.
 pub(super) const ORDINAL: CUdevice = 0;
-/// Never "H200" alone: no measurement taken here may pass for one taken there.
-const NAME: &CStr = c"Emulated sm_90 (H200 numbers)";
-const UUID: [u8; 16] = *b"hopper-emulated\0";
-/// The driver whose ways are imitated: CUDA 13.0.
-const DRIVER_VERSION: c_int = 13000;
 pub(super) const TOTAL_MEMORY: u64 = 139 << 30;
 
 pub(super) const SMS: u32 = 132;
@@ -25,19 +15,19 @@ pub(super) const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 pub(super) const SM_THREADS: u32 = 2048;
 pub(super) const SM_BLOCKS: u32 = 32;
 pub(super) const SM_REGISTERS: u32 = 65536;
-/// Shared memory: what a block has unasked, what it can ask for, what an SM has, and what the system keeps per block.
+/// Shared memory: per block by default, per block with opt-in, per SM, and reserved by the system per block.
 pub(super) const SHARED_DEFAULT: u32 = 48 << 10;
 pub(super) const SHARED_OPT_IN: u32 = 227 << 10;
 pub(super) const SHARED_SM: u32 = 228 << 10;
 pub(super) const SHARED_RESERVED: u32 = 1 << 10;
-/// Blocks of a cluster: on every part, and with the kernel's leave on this one.
+/// The largest cluster: portable, and where the kernel allows a non-portable size.
 pub(super) const CLUSTER_PORTABLE: u32 = 8;
 pub(super) const CLUSTER_MAX: u32 = 16;
 /// SMs of each GPC.
 pub(super) const GPC_SMS: [u32; 8] = [16, 16, 16, 16, 16, 16, 18, 18];
 
-/// The answer to every `CUdevice_attribute`. Sizes and rates are an H200's. A feature that the emulation lacks is answered with 0,
-/// so that a program which asks first does not use it.
+/// The answer to every `CUdevice_attribute`. Sizes and rates are an H200's. A feature that the emulation lacks is
+/// answered with 0, so that a program which asks first does not use it.
 const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (1, MAX_BLOCK_THREADS as c_int),
     (2, MAX_BLOCK[0] as c_int),
@@ -246,104 +236,9 @@ pub(super) fn check_shared_config(config: c_uint) -> Answer<c_uint> {
     }
 }
 
-pub(crate) unsafe fn init(flags: c_uint) -> Answer {
-    if flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    leaks::list_at_exit();
-    STATE.initialised.store(true, Ordering::Release);
-    Ok(())
-}
-
-pub(crate) unsafe fn driver_version(version: *mut c_int) -> Answer {
-    // SAFETY: the caller promises that `version` is valid for a write.
-    unsafe { put(version, DRIVER_VERSION) }
-}
-
-/// Gives a text, or null for a number that is no code.
-///
-/// # Safety
-///
-/// `to` must be null or valid for a write.
-unsafe fn text(to: *mut *const c_char, text: Option<&'static CStr>) -> Answer {
-    // SAFETY: the caller keeps the promise.
-    unsafe { put(to, text.map_or(std::ptr::null(), CStr::as_ptr)) }?;
-    text.map(|_| ()).ok_or(Code::INVALID_VALUE)
-}
-
-pub(crate) unsafe fn error_name(error: CUresult, name: *mut *const c_char) -> Answer {
-    // SAFETY: the caller promises that `name` is valid for a write.
-    unsafe { text(name, codes::name(error)) }
-}
-
-pub(crate) unsafe fn error_string(error: CUresult, words: *mut *const c_char) -> Answer {
-    // SAFETY: the caller promises that `words` is valid for a write.
-    unsafe { text(words, codes::words(error)) }
-}
-
-pub(crate) unsafe fn get(device: *mut CUdevice, ordinal: c_int) -> Answer {
-    ready()?;
-    check(ordinal)?;
-    // SAFETY: the caller promises that `device` is valid for a write.
-    unsafe { put(device, ordinal) }
-}
-
-pub(crate) unsafe fn count(count: *mut c_int) -> Answer {
-    ready()?;
-    // SAFETY: the caller promises that `count` is valid for a write.
-    unsafe { put(count, 1) }
-}
-
-pub(crate) unsafe fn name(name: *mut c_char, len: c_int, device: CUdevice) -> Answer {
-    ready()?;
-    check(device)?;
-    let len = usize::try_from(len).map_err(|_| Code::INVALID_VALUE)?;
-    if name.is_null() || len == 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    let text = NAME.to_bytes();
-    let shown = text.len().min(len - 1);
-    // SAFETY: the caller promises `len` bytes at `name`; `shown` and the closing zero fit in them.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), shown);
-        name.add(shown).write(0);
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn uuid(uuid: *mut [u8; 16], device: CUdevice) -> Answer {
-    ready()?;
-    check(device)?;
-    // SAFETY: the caller promises that `uuid` is valid for a write.
-    unsafe { put(uuid, UUID) }
-}
-
-pub(crate) unsafe fn total_memory(bytes: *mut usize, device: CUdevice) -> Answer {
-    ready()?;
-    check(device)?;
-    // SAFETY: the caller promises that `bytes` is valid for a write.
-    unsafe { put(bytes, usize::try_from(TOTAL_MEMORY).unwrap_or(usize::MAX)) }
-}
-
 /// The answer to an attribute.
 pub(super) fn number(attribute: c_uint) -> Answer<c_int> {
     look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)
-}
-
-pub(crate) unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> Answer {
-    ready()?;
-    check(device)?;
-    let answer = number(attribute)?;
-    // SAFETY: the caller promises that `value` is valid for a write.
-    unsafe { put(value, answer) }
-}
-
-pub(crate) unsafe fn compute_capability(major: *mut c_int, minor: *mut c_int, device: CUdevice) -> Answer {
-    // SAFETY: the caller promises that both are valid for a write.
-    unsafe {
-        attribute(major, 75, device)?;
-        attribute(minor, 76, device)
-    }
 }
 
 #[cfg(test)]

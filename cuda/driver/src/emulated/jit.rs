@@ -1,12 +1,47 @@
-//! Options of the compiler: where its words go. Of the rest, which ask for other machine code, none changes anything here.
+//! The JIT's options and refusals. The options that say where its log goes are served; the others choose machine code,
+//! which is not made here.
 
-use super::module::Refusal;
 use super::state::pointer;
 use crate::codes::{Answer, Code};
+use crate::report;
 use crate::types::*;
 use std::time::Instant;
 
-/// A buffer of the caller's for the JIT's words.
+/// Why an image was refused: the code, and the words for the JIT's error log, if there is more to say than the code
+/// does.
+pub(super) struct Refusal {
+    pub(super) code: Code,
+    pub(super) words: String,
+}
+
+impl Refusal {
+    /// Reports the words where the environment asks for reports, and returns the code.
+    pub(super) fn told(self) -> Code {
+        if !self.words.is_empty() {
+            report::refused(self.code, &self.words);
+        }
+        self.code
+    }
+
+    /// The refusal of machine code.
+    pub(super) fn binary() -> Self {
+        Refusal {
+            code: Code::NO_BINARY_FOR_GPU,
+            words: "the image is a binary; the emulated driver takes PTX text".into(),
+        }
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Self {
+        Refusal {
+            code,
+            words: String::new(),
+        }
+    }
+}
+
+/// A buffer of the caller's for the JIT's log.
 struct Log {
     buffer: *mut c_char,
     /// Where the caller put the buffer's size and expects the number of bytes written.
@@ -49,7 +84,8 @@ impl Log {
     ///
     /// The log must have been found by [`Log::find`] for arrays that are still there.
     unsafe fn write(&self, words: &str) {
-        // SAFETY: the size is an element of the caller's array, and the buffer has that many bytes, the caller promises.
+        // SAFETY: the size is an element of the caller's array, and the buffer has that many bytes, the caller
+        // promises.
         unsafe {
             // The API passes this size as the low 32 bits of a pointer.
             let room = (*self.size).addr() as u32 as usize;
@@ -63,11 +99,12 @@ impl Log {
     }
 }
 
-/// Compiles something, and writes the compiler's words and time where the options want them.
+/// Compiles something, and writes the log and the time to where the options say.
 ///
 /// # Safety
 ///
-/// `options` and `values` must be null or hold `count` options and their values, and a buffer must have the size that is given for it.
+/// `options` and `values` must be null or hold `count` options and their values, and a buffer must have the size that
+/// is given for it.
 pub(super) unsafe fn compile(
     count: c_uint,
     options: *const c_uint,

@@ -1,4 +1,5 @@
-//! A kernel with all that a launch of it needs, kept apart from any stream: what a launch runs and what a graph's node holds.
+//! A kernel with the shape and the parameters of a launch, but no stream: what a launch runs, and what a kernel node of
+//! a graph holds.
 
 use super::context::{Context, Work};
 use super::device;
@@ -18,14 +19,14 @@ const EXTRA_END: usize = 0;
 const EXTRA_BUFFER: usize = 1;
 const EXTRA_SIZE: usize = 2;
 
-/// How many threads a launch asks for, in what order.
+/// The grid, blocks, clusters and shared memory of a launch.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) grid: [u32; 3],
     pub(super) block: [u32; 3],
     pub(super) dynamic_shared: u32,
     pub(super) cluster: Option<[u32; 3]>,
-    /// Whether all blocks must be there at once.
+    /// Whether all blocks must be resident at once.
     pub(super) cooperative: bool,
 }
 
@@ -89,11 +90,12 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Copies the parameters, once the shape has been found fit.
+    /// Checks the shape and copies the parameters.
     ///
     /// # Safety
     ///
-    /// As [`gather`].
+    /// `parameters` must be null or point to as many pointers as the kernel has parameters, each null or to a value of
+    /// its parameter's size; `extra` must be null or point to pairs of a kind and a value that end in `EXTRA_END`.
     pub(super) unsafe fn new(
         function: Arc<Function>,
         shape: Shape,
@@ -133,7 +135,7 @@ impl Kernel {
         pointers.as_ptr().cast_mut().cast()
     }
 
-    /// Runs the kernel to its end. Its number, unless it has faulted: then the context has.
+    /// Runs the kernel to its end and returns the launch's number. None after a fault, which the context has noted.
     pub(super) fn run(
         &self,
         context: &Context,
@@ -180,7 +182,7 @@ impl Kernel {
 /// # Safety
 ///
 /// `parameters` must be null or point to as many pointers as the kernel has parameters, each null or to a value of its
-/// parameter's size; `extra` must be null or end in `EXTRA_END`.
+/// parameter's size; `extra` must be null or point to pairs of a kind and a value that end in `EXTRA_END`.
 unsafe fn gather(function: &Function, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> Answer<Vec<u8>> {
     let mut buffer = vec![0; function.info.param_bytes as usize];
     match (parameters.is_null(), extra.is_null()) {
@@ -216,7 +218,7 @@ unsafe fn gather_extra(buffer: &mut [u8], mut extra: *mut *mut c_void) -> Answer
     loop {
         // SAFETY: no end has been seen, so there is one more element, and behind a kind its value.
         let next = || unsafe { *extra.add(1) };
-        // SAFETY: as above.
+        // SAFETY: every pair before this one was no end, so the next kind is there.
         match unsafe { *extra }.addr() {
             EXTRA_END => break,
             EXTRA_BUFFER => from = next().cast(),

@@ -1,65 +1,52 @@
-//! What is still there: counted for whoever asks, listed at the process's exit where the variable asks for it.
+//! Leaks: what has not been freed, counted on request, and listed at the process's exit where the variable asks for it.
 
-use super::graph::Graph;
 use super::host;
-use super::pool;
-use super::state::{Object, STATE, lock};
+use super::memory;
+use super::state::{Owner, STATE};
 use crate::report;
 use std::collections::BTreeMap;
 use std::sync::Once;
 
-/// A thing that is still there: its kind, and what is known of it.
+/// A thing that has not been freed: its kind, and its handle or its address and size.
 struct Left {
     kind: &'static str,
     about: String,
 }
 
-/// Whether an object goes with another one, and so is no leak of its own.
-fn belongs_to_another(object: &Object) -> bool {
-    match object {
-        Object::Function(_) | Object::Named(_) | Object::LibraryKernel(_) => true,
-        Object::Graph(graph) => Graph::is_embedded(graph),
-        Object::Pool(pool) => pool::is_default(pool.handle),
-        _ => false,
-    }
-}
-
+/// What callers have not given back. An object that goes with another one is no leak of its own.
 fn left() -> Vec<Left> {
+    let bytes_at = |kind, bytes, address| Left {
+        kind,
+        about: format!("{bytes} bytes at {address:#x}"),
+    };
     let mut left = Vec::new();
     for (handle, object) in STATE.all() {
-        if !belongs_to_another(&object) {
-            let about = format!("{handle:#x}");
+        if object.owner() == Owner::Caller {
             left.push(Left {
-                kind: object.kind(),
-                about,
+                kind: object.words(),
+                about: format!("{handle:#x}"),
             });
         }
     }
-    let mut memory: Vec<_> = lock(&STATE.allocations)
-        .iter()
-        .map(|(&address, allocated)| (address, allocated.bytes))
-        .collect();
-    memory.sort_unstable();
-    left.extend(memory.into_iter().map(|(address, bytes)| Left {
-        kind: "device memory",
-        about: format!("{bytes} bytes at {address:#x}"),
-    }));
-    left.extend(host::allocated().into_iter().map(|(address, bytes)| Left {
-        kind: "host memory",
-        about: format!("{bytes} bytes at {address:#x}"),
-    }));
+    for (address, bytes) in memory::allocated() {
+        left.push(bytes_at("device memory", bytes, address));
+    }
+    for (address, bytes) in host::allocated() {
+        left.push(bytes_at("host memory", bytes, address as u64));
+    }
     left
 }
 
-/// How many things of each kind are still there.
+/// How many things of each kind have not been freed.
 pub(super) fn counts() -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
-    let is_own = |object: &Object| matches!(object, Object::Pool(pool) if pool::is_default(pool.handle));
-    for (_, object) in STATE.all().iter().filter(|(_, object)| !is_own(object)) {
-        *counts.entry(object.kind()).or_default() += 1;
+    for (_, object) in STATE.all() {
+        if object.owner() != Owner::Driver {
+            *counts.entry(object.words()).or_default() += 1;
+        }
     }
     for (kind, count) in [
-        ("device memory", lock(&STATE.allocations).len()),
+        ("device memory", memory::allocated().len()),
         ("host memory", host::allocated().len()),
     ] {
         if count > 0 {

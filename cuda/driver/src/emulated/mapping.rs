@@ -16,7 +16,7 @@ struct Pages {
 
 // SAFETY: memory, which belongs to no thread.
 unsafe impl Send for Pages {}
-// SAFETY: as above.
+// SAFETY: a shared reference does not reach the memory, only its address and size.
 unsafe impl Sync for Pages {}
 
 /// Memory that the host and kernels share.
@@ -29,7 +29,7 @@ pub(super) struct Mapping {
 
 // SAFETY: addresses, which belong to no thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a shared reference tells two addresses, which never change.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
@@ -58,7 +58,8 @@ impl Mapping {
         }
     }
 
-    /// Memory that the caller has, where it starts at a multiple of 8: words of 8 bytes are what kernels share with the host.
+    /// Memory that the caller has, where it starts at a multiple of 8: words of 8 bytes are what kernels share with the
+    /// host.
     ///
     /// # Safety
     ///

@@ -1,37 +1,37 @@
-//! The emulated driver: CUDA's rules over the emulator's memory and launches. Besides the driver API, its contexts tell more
-//! than a device's do.
+//! The emulated driver: CUDA's rules over the emulator's memory and launches. Besides the driver API, its contexts tell
+//! more than a device's do.
 //!
-//! The functions of this module speak of the calling thread's current context, and answer with nothing where it has none or where
-//! NVIDIA's driver is in use.
+//! The functions of this module speak of the calling thread's current context, and answer with nothing where it has
+//! none or where NVIDIA's driver is in use.
 
-pub(crate) mod about;
-pub(crate) mod boxes;
-pub(crate) mod capture;
+// Imports go one way: state and devices; streams and their queues; contexts; memory, events and copies; modules and
+// kernels; graphs; captures; and on top of all the calls of the API.
+pub(crate) mod calls;
 pub(crate) mod context;
-pub(crate) mod copy;
-pub(crate) mod device;
-pub(crate) mod event;
-pub(crate) mod function;
-pub(crate) mod graph;
-pub(crate) mod host;
+
+mod capture;
+mod copy;
+mod device;
+mod event;
+mod function;
+mod graph;
+mod host;
 mod jit;
 mod kernel;
-pub(crate) mod launch;
 mod leaks;
-pub(crate) mod library;
-pub(crate) mod link;
+mod library;
 mod mapping;
-pub(crate) mod memory;
-pub(crate) mod module;
-pub(crate) mod occupancy;
-pub(crate) mod peer;
-pub(crate) mod pointer;
-pub(crate) mod pool;
+mod memory;
+mod module;
+mod occupancy;
+mod order;
+mod pool;
 mod queue;
+mod room;
 mod state;
-pub(crate) mod stream;
+mod stream;
+mod submit;
 mod task;
-pub(crate) mod tensor_map;
 
 pub use ptx_emulator::{Counters, Traffic};
 
@@ -45,13 +45,14 @@ pub(crate) fn unsupported() -> Answer {
     Err(Code::NOT_SUPPORTED)
 }
 
-/// What a kernel of the current context did wrong: kernel, PTX line, block, warp, lane, and what happened there. Every later call on
-/// that context answers with an error code; this is the story behind it.
+/// What a kernel of the current context did wrong: kernel, PTX line, block, warp, lane, and what happened there. Every
+/// later call on that context answers with an error code; this is the story behind it.
 pub fn last_fault() -> Option<String> {
     context::current_even_if_faulted().ok()?.story()
 }
 
-/// How many things of each kind the process has not freed: contexts, modules, streams, events, graphs and their nodes, memory, ….
+/// How many things of each kind the process has not freed: contexts, modules, streams, events, graphs and their nodes,
+/// memory, ….
 pub fn live() -> BTreeMap<&'static str, usize> {
     leaks::counts()
 }
@@ -70,7 +71,8 @@ pub fn take_counters() -> Counters {
         .unwrap_or_default()
 }
 
-/// Runs something whose launches the current context's counters leave out, and with them whatever other threads launch there meanwhile.
+/// Runs something whose launches the current context's counters leave out, and with them whatever other threads launch
+/// there meanwhile.
 pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
     let before = take_counters();
     let result = run();
@@ -80,9 +82,10 @@ pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed gives the same
-/// run. Without one, blocks run on all cores. Where the thread has no current context, every context made from now on starts with
-/// the seed. Goes before the variable [`SEED_VARIABLE`](crate::SEED_VARIABLE), `None` too.
+/// Picks the interleaving of warps, blocks and asynchronous copies in the current context's launches; the same seed
+/// gives the same run. Without one, blocks run on all cores. Where the thread has no current context, every context
+/// made from now on starts with the seed. The seed, even `None`, takes precedence over the variable
+/// [`SEED_VARIABLE`](crate::SEED_VARIABLE).
 pub fn set_seed(seed: Option<u64>) {
     match context::current_even_if_faulted() {
         Ok(context) => lock(&context.work).seed = seed,

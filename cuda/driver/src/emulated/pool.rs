@@ -1,34 +1,47 @@
-//! Memory pools: what stream-ordered allocations are counted in. Memory that is freed goes back to the device at once, so a pool
-//! reserves what is in use and no more.
+//! Memory pools: what stream-ordered allocations are counted in. Memory that is freed goes back to the device at once,
+//! so a pool reserves what is in use and no more.
 
 use super::context::ready;
-use super::device;
-use super::memory::PINNED;
-use super::state::{STATE, lock, pointer, put};
+use super::state::{Kind, Owner, STATE, lock};
 use crate::codes::{Answer, Code};
-use crate::types::{mem_pool_attribute as attribute, *};
+use crate::types::*;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
-const READ_WRITE: c_uint = 3;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`
+pub(super) const PINNED: c_uint = 1;
 
 pub(super) struct Pool {
     pub(super) handle: usize,
     /// Pools are of the device, not of a context.
     pub(super) context: usize,
-    numbers: Mutex<Numbers>,
+    pub(super) numbers: Mutex<Numbers>,
 }
 
-struct Numbers {
+pub(super) struct Numbers {
     /// Whether memory may be reused: after events, opportunistically, with dependencies of the driver's own.
-    reuse: [c_int; 3],
-    threshold: u64,
-    used: u64,
-    used_high: u64,
+    pub(super) reuse: [c_int; 3],
+    pub(super) threshold: u64,
+    pub(super) used: u64,
+    pub(super) used_high: u64,
+}
+
+impl Kind for Pool {
+    const WORDS: &'static str = "memory pool";
+    const WRONG: Code = Code::INVALID_VALUE;
+    fn context(&self) -> usize {
+        self.context
+    }
+    fn owner(&self) -> Owner {
+        if is_default(self.handle) {
+            Owner::Driver
+        } else {
+            Owner::Caller
+        }
+    }
 }
 
 impl Pool {
-    fn new() -> Arc<Pool> {
+    pub(super) fn new() -> Arc<Pool> {
         let pool = Arc::new(Pool {
             handle: STATE.fresh(),
             context: 0,
@@ -55,8 +68,8 @@ impl Pool {
 }
 
 /// The pool that the device has from the start, and the one that `cuMemAllocAsync` takes from now.
-static DEFAULT: LazyLock<Arc<Pool>> = LazyLock::new(Pool::new);
-static CURRENT: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+pub(super) static DEFAULT: LazyLock<Arc<Pool>> = LazyLock::new(Pool::new);
+pub(super) static CURRENT: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 /// The pool that `cuMemAllocAsync` takes from.
 pub(super) fn current() -> Answer<Arc<Pool>> {
@@ -74,137 +87,4 @@ pub(super) fn find(pool: CUmemoryPool) -> Answer<Arc<Pool>> {
     // The default pool can be found once there is one.
     LazyLock::force(&DEFAULT);
     STATE.find(pool.addr())
-}
-
-pub(crate) unsafe fn default_of(pool: *mut CUmemoryPool, device: CUdevice) -> Answer {
-    ready()?;
-    device::check(device)?;
-    // SAFETY: the caller promises that `pool` is valid for a write.
-    unsafe { put(pool, pointer(DEFAULT.handle)) }
-}
-
-pub(crate) unsafe fn current_of(pool: *mut CUmemoryPool, device: CUdevice) -> Answer {
-    let current = current()?;
-    device::check(device)?;
-    // SAFETY: the caller promises that `pool` is valid for a write.
-    unsafe { put(pool, pointer(current.handle)) }
-}
-
-pub(crate) unsafe fn set_current(device: CUdevice, pool: CUmemoryPool) -> Answer {
-    ready()?;
-    device::check(device)?;
-    *lock(&CURRENT) = Some(find(pool)?);
-    Ok(())
-}
-
-pub(crate) unsafe fn create(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) -> Answer {
-    ready()?;
-    // SAFETY: null or valid, the caller promises.
-    let properties = unsafe { properties.as_ref() }.ok_or(Code::INVALID_VALUE)?;
-    if pool.is_null() || properties.allocType != PINNED {
-        return Err(Code::INVALID_VALUE);
-    }
-    match properties.location.r#type {
-        mem_location::DEVICE => device::check(properties.location.id)?,
-        mem_location::HOST | mem_location::HOST_NUMA | mem_location::HOST_NUMA_CURRENT => {
-            return Err(Code::NOT_SUPPORTED);
-        }
-        _ => return Err(Code::INVALID_VALUE),
-    }
-    if properties.handleTypes != 0 {
-        // Nothing here can be given to another process.
-        return Err(Code::NOT_SUPPORTED);
-    }
-    // SAFETY: the caller promises that `pool` is valid for a write.
-    unsafe { put(pool, pointer(Pool::new().handle)) }
-}
-
-/// What is allocated from it stays; it goes with the last of them.
-pub(crate) unsafe fn destroy(pool: CUmemoryPool) -> Answer {
-    let pool = find(pool)?;
-    if is_default(pool.handle) {
-        return Err(Code::INVALID_VALUE);
-    }
-    STATE.remove::<Pool>(pool.handle)?;
-    let mut current = lock(&CURRENT);
-    if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &pool)) {
-        *current = None;
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn trim(pool: CUmemoryPool, _keep: usize) -> Answer {
-    find(pool).map(|_| ())
-}
-
-pub(crate) unsafe fn get_attribute(pool: CUmemoryPool, which: c_uint, value: *mut c_void) -> Answer {
-    let pool = find(pool)?;
-    let numbers = lock(&pool.numbers);
-    let number = match which {
-        attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES..=attribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            let reuse = numbers.reuse[(which - attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES) as usize];
-            // SAFETY: the caller promises an `int` for these.
-            return unsafe { put(value.cast::<c_int>(), reuse) };
-        }
-        attribute::RELEASE_THRESHOLD => numbers.threshold,
-        attribute::RESERVED_MEM_CURRENT | attribute::USED_MEM_CURRENT => numbers.used,
-        attribute::RESERVED_MEM_HIGH | attribute::USED_MEM_HIGH => numbers.used_high,
-        _ => return Err(Code::INVALID_VALUE),
-    };
-    // SAFETY: the caller promises a 64-bit number for these.
-    unsafe { put(value.cast::<u64>(), number) }
-}
-
-pub(crate) unsafe fn set_attribute(pool: CUmemoryPool, which: c_uint, value: *mut c_void) -> Answer {
-    let pool = find(pool)?;
-    if value.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: not null, so a 64-bit number for those that have one, the caller promises.
-    let number = || unsafe { value.cast::<u64>().read_unaligned() };
-    let mut numbers = lock(&pool.numbers);
-    match which {
-        attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES..=attribute::REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-            // SAFETY: not null, so an `int` for these, the caller promises.
-            let reuse = unsafe { value.cast::<c_int>().read_unaligned() };
-            numbers.reuse[(which - attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES) as usize] = c_int::from(reuse != 0);
-        }
-        attribute::RELEASE_THRESHOLD => numbers.threshold = number(),
-        // A high mark can be set to zero, from where it starts again.
-        attribute::RESERVED_MEM_HIGH | attribute::USED_MEM_HIGH if number() == 0 => numbers.used_high = numbers.used,
-        _ => return Err(Code::INVALID_VALUE),
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn set_access(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize) -> Answer {
-    find(pool)?;
-    if access.is_null() && count > 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    for at in 0..count {
-        // SAFETY: `at` is below `count`, the caller promises that many.
-        let access = unsafe { access.add(at).read_unaligned() };
-        if access.location.r#type != mem_location::DEVICE {
-            return Err(Code::INVALID_VALUE);
-        }
-        device::check(access.location.id)?;
-        // The device's access to its own pool cannot be taken away.
-        if access.flags != READ_WRITE {
-            return Err(Code::INVALID_VALUE);
-        }
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn get_access(flags: *mut c_uint, pool: CUmemoryPool, location: *mut CUmemLocation) -> Answer {
-    find(pool)?;
-    // SAFETY: null or valid, the caller promises.
-    let location = unsafe { location.as_ref() }.ok_or(Code::INVALID_VALUE)?;
-    if location.r#type != mem_location::DEVICE {
-        return Err(Code::INVALID_VALUE);
-    }
-    device::check(location.id)?;
-    // SAFETY: the caller promises that `flags` is valid for a write.
-    unsafe { put(flags, READ_WRITE) }
 }

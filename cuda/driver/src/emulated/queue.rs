@@ -1,8 +1,5 @@
-//! What streams have still to do. Work is done within the call that asks for it, unless something that it must wait for is unfinished:
-//! then it waits for its turn on a thread of its stream's. Functions of the host are what makes streams unfinished: they always run on
-//! such a thread, since they may wait for what the caller does next.
+//! What streams have still to do: pieces of work that wait for their turn, on a thread of their stream's.
 
-use super::context::Context;
 use super::state::lock;
 use super::stream::Stream;
 use crate::codes::{Answer, Code};
@@ -11,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Pieces of work that wait or run on threads of streams: where there are none, which is nearly always, no call has to look further.
+/// How many pieces of work wait or run on threads of streams. There is rarely one, and without any no call has to take
+/// a lock.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
 
-/// A stream, as order knows it: of the per-thread default stream, every thread has its own.
+/// What identifies a queue of work: the stream and, for the per-thread default stream, the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) context: usize,
@@ -33,9 +31,10 @@ impl Key {
 }
 
 /// The unfinished streams of a context.
-pub(super) type Unfinished = Mutex<HashMap<Key, Busy>>;
+#[derive(Default)]
+pub(super) struct Unfinished(Mutex<HashMap<Key, Busy>>);
 
-pub(super) struct Busy {
+struct Busy {
     blocking: bool,
     queue: Arc<Queue>,
 }
@@ -88,7 +87,8 @@ impl Queue {
         })
     }
 
-    /// Puts work at the end of the line, for a thread of its own where nothing is in line; an error where the system has no thread left.
+    /// Puts a job at the end of the line. Where the line is empty, this starts a thread for it, and fails where the
+    /// system has none left.
     fn push(self: &Arc<Self>, job: Job) -> Answer<Ticket> {
         let mut line = lock(&self.line);
         if line.finished == line.issued {
@@ -126,75 +126,50 @@ impl Queue {
     }
 }
 
-/// When a piece of work may be done.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// Within the call, where nothing before it is unfinished.
-    Now,
-    /// On a thread of the stream's, whatever is before it.
-    Later,
-}
-
-/// What the work that a stream is given now has to wait for: its own, and, of the default stream and the blocking ones, each other's.
-pub(super) fn before(context: &Context, stream: &Stream) -> Vec<Ticket> {
-    if UNFINISHED.load(Ordering::Acquire) == 0 {
-        return Vec::new();
+impl Unfinished {
+    /// The ends of the unfinished streams for which this holds.
+    fn ends(&self, wanted: impl Fn(&Key, &Busy) -> bool) -> Vec<Ticket> {
+        let mut unfinished = lock(&self.0);
+        unfinished.retain(|_, busy| busy.queue.end().is_some());
+        let wanted = unfinished.iter().filter(|(key, busy)| wanted(key, busy));
+        wanted.filter_map(|(_, busy)| busy.queue.end()).collect()
     }
-    let own = Key::of(stream);
-    all(context, |key, busy| {
-        let joined = busy.blocking && stream.is_default() || stream.blocking() && key.stream == Stream::DEFAULT;
-        *key == own || joined
-    })
-}
 
-/// The ends of the unfinished streams for which this holds.
-fn all(context: &Context, wanted: impl Fn(&Key, &Busy) -> bool) -> Vec<Ticket> {
-    let mut unfinished = lock(&context.unfinished);
-    unfinished.retain(|_, busy| busy.queue.end().is_some());
-    let wanted = unfinished.iter().filter(|(key, busy)| wanted(key, busy));
-    wanted.filter_map(|(_, busy)| busy.queue.end()).collect()
-}
-
-/// Waits for all that a context's streams have still to do.
-pub(super) fn finish(context: &Context) {
-    if UNFINISHED.load(Ordering::Acquire) > 0 {
-        all(context, |_, _| true).iter().for_each(Ticket::wait);
+    /// What the work that a stream is given now has to wait for: the stream's own, and, between the default stream and
+    /// the blocking ones, each other's.
+    pub(super) fn before(&self, stream: &Stream) -> Vec<Ticket> {
+        if UNFINISHED.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let own = Key::of(stream);
+        self.ends(|key, busy| {
+            let joined = busy.blocking && stream.is_default() || stream.blocking() && key.stream == Stream::DEFAULT;
+            *key == own || joined
+        })
     }
-}
 
-/// Does a piece of work in a stream's order, and after `others`. The ticket, where it is left for later; then a code that it answers
-/// with becomes a fault of the context.
-pub(super) fn in_order(
-    context: &Arc<Context>,
-    stream: &Arc<Stream>,
-    others: Vec<Ticket>,
-    when: When,
-    run: impl FnOnce(&Arc<Context>, &Arc<Stream>) -> Answer + Send + 'static,
-) -> Answer<Option<Ticket>> {
-    let mut after = before(context, stream);
-    after.extend(others.into_iter().filter(|ticket| !ticket.is_done()));
-    if after.is_empty() && when == When::Now {
-        return run(context, stream).map(|()| None);
+    /// Waits for all of them.
+    pub(super) fn finish(&self) {
+        if UNFINISHED.load(Ordering::Acquire) > 0 {
+            self.ends(|_, _| true).iter().for_each(Ticket::wait);
+        }
     }
-    let (owner, target) = (context.clone(), stream.clone());
-    let job = Job {
-        after,
-        run: Box::new(move || {
-            // A context that has faulted does nothing more.
-            if owner.check().is_ok()
-                && let Err(code) = run(&owner, &target)
-            {
-                owner.fail(
-                    code,
-                    format!("work that was queued on a stream failed with code {}", code.0),
-                );
-            }
-        }),
-    };
-    let mut unfinished = lock(&context.unfinished);
-    let busy = unfinished.entry(Key::of(stream)).or_insert_with(|| Busy {
-        blocking: stream.blocking(),
-        queue: Arc::default(),
-    });
-    busy.queue.push(job).map(Some)
+
+    /// Puts a piece of work at the end of a stream's queue, to be done once `after` is.
+    pub(super) fn push(
+        &self,
+        stream: &Stream,
+        after: Vec<Ticket>,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Answer<Ticket> {
+        let mut unfinished = lock(&self.0);
+        let busy = unfinished.entry(Key::of(stream)).or_insert_with(|| Busy {
+            blocking: stream.blocking(),
+            queue: Arc::default(),
+        });
+        busy.queue.push(Job {
+            after,
+            run: Box::new(run),
+        })
+    }
 }

@@ -1,26 +1,14 @@
 //! What the emulated driver holds: the device's memory, and every object that a handle can name.
 //!
-//! A handle is a number in the shape of a pointer. It is looked up, never followed, and never given out twice, so a foreign, stale
-//! or freed one is an error and nothing worse.
+//! A handle is a number in the shape of a pointer. It is looked up, never followed, and never given out twice, so a
+//! foreign, stale or freed one is an error and nothing worse.
 
-use super::context::Context;
 use super::device;
-use super::event::Event;
-use super::function::Function;
-use super::graph::exec::Exec;
-use super::graph::user::Counted;
-use super::graph::{Graph, Named};
-use super::host;
-use super::library::{Library, LibraryKernel};
-use super::link::Link;
-use super::memory::Allocated;
-use super::module::Module;
-use super::pool::Pool;
-use super::stream::Stream;
 use crate::codes::{Answer, Code};
 use crate::types::c_void;
 use ptx_emulator::Memory;
-use std::collections::{BTreeMap, HashMap};
+use std::any::Any;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -29,8 +17,6 @@ pub(super) static STATE: LazyLock<State> = LazyLock::new(|| State {
     memory: Memory::new(device::TOTAL_MEMORY),
     next: AtomicUsize::new(FIRST_HANDLE),
     objects: Mutex::default(),
-    allocations: Mutex::default(),
-    rooms: Mutex::default(),
 });
 
 /// The first handle: a number that is no pointer of any program.
@@ -41,76 +27,61 @@ pub(super) struct State {
     pub(super) initialised: AtomicBool,
     pub(super) memory: Memory,
     next: AtomicUsize,
-    objects: Mutex<HashMap<usize, Object>>,
-    /// What has been allocated and not freed, by its first address.
-    pub(super) allocations: Mutex<HashMap<u64, Allocated>>,
-    /// What nodes of graphs may allocate, by its first address: its size.
-    pub(super) rooms: Mutex<BTreeMap<u64, u64>>,
+    objects: Mutex<HashMap<usize, Arc<dyn Object>>>,
 }
 
-/// A kind of object that handles name.
-pub(super) trait Kind: Sized {
+/// A kind of object that handles name. Each kind implements it in its own file.
+pub(super) trait Kind: Any + Send + Sync {
+    /// What it is, in the words of a leak report.
+    const WORDS: &'static str;
     /// What a wrong handle of this kind answers.
     const WRONG: Code = Code::INVALID_HANDLE;
-    fn wrap(object: Arc<Self>) -> Object;
-    fn unwrap(object: &Object) -> Option<&Arc<Self>>;
-    /// The handle of the context that the object goes down with.
+    /// The handle of the context that the object goes down with; 0 where it belongs to none.
     fn context(&self) -> usize;
+    /// Who has to destroy it.
+    fn owner(&self) -> Owner {
+        Owner::Caller
+    }
 }
 
-macro_rules! kinds {
-    ($($kind:ident $words:literal $(wrong: $wrong:ident)?;)*) => {
-        #[derive(Clone)]
-        pub(super) enum Object {
-            $($kind(Arc<$kind>),)*
-        }
-
-        $(impl Kind for $kind {
-            $(const WRONG: Code = Code::$wrong;)?
-            fn wrap(object: Arc<Self>) -> Object {
-                Object::$kind(object)
-            }
-            fn unwrap(object: &Object) -> Option<&Arc<Self>> {
-                match object {
-                    Object::$kind(object) => Some(object),
-                    _ => None,
-                }
-            }
-            fn context(&self) -> usize {
-                self.context
-            }
-        })*
-
-        impl Object {
-            /// What it is, in words.
-            pub(super) fn kind(&self) -> &'static str {
-                match self {
-                    $(Object::$kind(_) => $words,)*
-                }
-            }
-
-            fn context(&self) -> usize {
-                match self {
-                    $(Object::$kind(object) => object.context,)*
-                }
-            }
-        }
-    };
+/// Who has to destroy an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Caller,
+    /// Another object, which it goes with.
+    Object,
+    /// The driver, which made it for itself.
+    Driver,
 }
-kinds! {
-    Context "context" wrong: INVALID_CONTEXT;
-    Module "module";
-    Function "kernel";
-    Stream "stream";
-    Event "event";
-    Graph "graph" wrong: INVALID_VALUE;
-    Named "graph node" wrong: INVALID_VALUE;
-    Exec "executable graph" wrong: INVALID_VALUE;
-    Pool "memory pool" wrong: INVALID_VALUE;
-    Library "library";
-    LibraryKernel "kernel of a library";
-    Link "linker";
-    Counted "object of a graph's" wrong: INVALID_VALUE;
+
+/// An object of any kind.
+pub(super) trait Object: Any + Send + Sync {
+    /// [`Kind::WORDS`]
+    fn words(&self) -> &'static str;
+    /// [`Kind::context`]
+    fn context(&self) -> usize;
+    /// [`Kind::owner`]
+    fn owner(&self) -> Owner;
+}
+
+impl<T: Kind> Object for T {
+    fn words(&self) -> &'static str {
+        T::WORDS
+    }
+
+    fn context(&self) -> usize {
+        Kind::context(self)
+    }
+
+    fn owner(&self) -> Owner {
+        Kind::owner(self)
+    }
+}
+
+/// The object, where it is of this kind.
+fn of_kind<T: Kind>(object: &Arc<dyn Object>) -> Option<Arc<T>> {
+    let object: Arc<dyn Any + Send + Sync> = object.clone();
+    object.downcast().ok()
 }
 
 /// Locks, whatever a panicking holder may have left: every holder leaves its data whole between statements.
@@ -125,19 +96,15 @@ impl State {
     }
 
     pub(super) fn insert<T: Kind>(&self, handle: usize, object: Arc<T>) {
-        lock(&self.objects).insert(handle, T::wrap(object));
+        lock(&self.objects).insert(handle, object);
     }
 
     pub(super) fn find<T: Kind>(&self, handle: usize) -> Answer<Arc<T>> {
-        lock(&self.objects)
-            .get(&handle)
-            .and_then(T::unwrap)
-            .cloned()
-            .ok_or(T::WRONG)
+        lock(&self.objects).get(&handle).and_then(of_kind).ok_or(T::WRONG)
     }
 
     /// Every object, by handle: in the order in which they were made.
-    pub(super) fn all(&self) -> Vec<(usize, Object)> {
+    pub(super) fn all(&self) -> Vec<(usize, Arc<dyn Object>)> {
         let mut all: Vec<_> = lock(&self.objects)
             .iter()
             .map(|(&handle, object)| (handle, object.clone()))
@@ -148,28 +115,25 @@ impl State {
 
     pub(super) fn remove<T: Kind>(&self, handle: usize) -> Answer<Arc<T>> {
         let mut objects = lock(&self.objects);
-        let object = objects.get(&handle).and_then(T::unwrap).cloned().ok_or(T::WRONG)?;
+        let object = objects.get(&handle).and_then(of_kind).ok_or(T::WRONG)?;
         objects.remove(&handle);
         Ok(object)
     }
 
-    /// Forgets the objects for which `gone` holds.
-    pub(super) fn remove_all(&self, gone: impl Fn(&Object) -> bool) {
-        // Dropped after the lock is released: a module can be large.
-        let removed: Vec<_> = lock(&self.objects).extract_if(|_, object| gone(object)).collect();
-        drop(removed);
+    /// Forgets the objects of a kind for which `gone` holds.
+    pub(super) fn remove_kind<T: Kind>(&self, gone: impl Fn(&T) -> bool) {
+        self.remove_where(|object| (object as &dyn Any).downcast_ref().is_some_and(&gone));
     }
 
-    /// Forgets a context with all that belongs to it, its memory included.
+    /// Forgets all objects that belong to a context, and the context itself.
     pub(super) fn remove_context(&self, context: usize) {
-        self.remove_all(|object| object.context() == context);
-        let freed: Vec<_> = lock(&self.allocations)
-            .extract_if(|_, allocated| allocated.context == context)
-            .collect();
-        for (address, allocated) in freed {
-            allocated.release(address);
-        }
-        host::context_gone(context);
+        self.remove_where(|object| object.context() == context);
+    }
+
+    fn remove_where(&self, gone: impl Fn(&dyn Object) -> bool) {
+        // Dropped after the lock is released: a module can be large.
+        let removed: Vec<_> = lock(&self.objects).extract_if(|_, object| gone(&**object)).collect();
+        drop(removed);
     }
 }
 

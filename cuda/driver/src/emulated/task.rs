@@ -1,16 +1,12 @@
 //! Pieces of work: what a stream does at once, and what a graph keeps to be done later.
 
-use super::capture;
 use super::context::{self, Context, Work};
 use super::copy::{Copy, Fill};
 use super::event::Event;
 use super::graph::Graph;
-use super::graph::memory::Room;
 use super::kernel::Kernel;
 use super::memory;
-use super::queue::{self, Ticket, When};
-use super::state::lock;
-use super::stream::Stream;
+use super::room::Room;
 use crate::codes::{Answer, Code};
 use crate::types::*;
 use ptx_emulator::LaunchId;
@@ -38,7 +34,7 @@ pub(super) struct HostCall(pub(super) CUDA_HOST_NODE_PARAMS);
 
 // SAFETY: the caller who gave the function and its data has promised that any thread may call the one with the other.
 unsafe impl Send for HostCall {}
-// SAFETY: as above.
+// SAFETY: a shared call is only copied or run, and the caller has promised that any thread may run it.
 unsafe impl Sync for HostCall {}
 
 impl HostCall {
@@ -46,7 +42,8 @@ impl HostCall {
         params.r#fn.ok_or(Code::INVALID_VALUE).map(|_| HostCall(params))
     }
 
-    /// Calls the function, in which no call of the driver's is allowed. No lock may be held: it may wait for other threads.
+    /// Calls the function, in which no call of the driver's is allowed. No lock may be held: it may wait for other
+    /// threads.
     pub(super) fn run(&self) {
         if let Some(function) = self.0.r#fn {
             // SAFETY: the caller has promised that the function takes its data.
@@ -72,8 +69,8 @@ impl Task {
         }
     }
 
-    /// Does the piece of work as a part of a graph: memory that is gone by now is a fault of the context. The number of the
-    /// launch, where it is one. Host functions and graphs are for the caller to run.
+    /// Does the piece of work as a part of a graph: memory that is gone by now is a fault of the context. The number of
+    /// the launch, where it is one. Host functions and graphs are for the caller to run.
     pub(super) fn replay(
         &self,
         context: &Context,
@@ -108,30 +105,4 @@ impl Task {
         }
         Ok(None)
     }
-}
-
-/// Does a piece of work in a stream's order, or notes it where the stream is being captured. The ticket, where it is left for later.
-pub(super) fn submit((context, stream): (Arc<Context>, Arc<Stream>), task: Task) -> Answer<Option<Ticket>> {
-    if let Some(mut recording) = capture::of(&stream)? {
-        return recording.add(&context, task, false).map(|()| None);
-    }
-    let when = match task {
-        Task::Host(_) => When::Later,
-        _ => When::Now,
-    };
-    queue::in_order(&context, &stream, Vec::new(), when, move |context, stream| {
-        let mut work = lock(&context.work);
-        work.interrupt(stream);
-        let done = match task {
-            Task::Copy(copy) => copy.run(),
-            Task::Fill(fill) => fill.run(),
-            Task::Host(call) => {
-                drop(work);
-                call.run();
-                Ok(())
-            }
-            _ => Ok(()),
-        };
-        done.map_err(|_| Code::INVALID_VALUE)
-    })
 }

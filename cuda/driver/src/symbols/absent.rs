@@ -1,5 +1,6 @@
-//! Functions that neither `cust` nor any other caller known needs of the emulated driver, and that it does not have: programs that name
-//! them link and load. An argument is a word here, be it a pointer or a number: that is how one is passed.
+//! Functions that neither `cust` nor any other caller known needs of the emulated driver, and that it does not have:
+//! programs that name them link and load. An argument is a word here, be it a pointer or a number: that is how one is
+//! passed.
 
 use crate::table::driver_api;
 use crate::types::*;

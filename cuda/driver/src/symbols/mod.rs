@@ -1,7 +1,7 @@
 //! The C symbols, one file per family of the driver API.
 //!
-//! The signatures are those of NVIDIA's `cuda.h`. The newest name of a function that comes in versions is the one defined
-//! (`cuMemAlloc_v2`), as the header's macros have programs call it.
+//! The signatures are those of NVIDIA's `cuda.h`. The newest name of a function that comes in versions is the one
+//! defined (`cuMemAlloc_v2`), as the header's macros have programs call it.
 
 pub(crate) mod absent;
 pub(crate) mod capture;

@@ -1,5 +1,5 @@
-//! Functions that `cust`'s bindings (CUDA 11.4) lack: launches with attributes, occupancy of clusters, tensor maps. Their callers see
-//! every result code as it is.
+//! Functions that `cust`'s bindings (CUDA 11.4) lack: launches with attributes, occupancy of clusters, tensor maps.
+//! Their callers see every result code as it is.
 
 use crate::table::driver_api;
 use crate::types::*;

@@ -1,4 +1,5 @@
-//! Of stream capture and graphs, what `cust`'s bindings lack: edges with data, and the later versions of older functions.
+//! Of stream capture and graphs, what `cust`'s bindings lack: edges with data, and the later versions of older
+//! functions.
 
 use crate::table::driver_api;
 use crate::types::*;

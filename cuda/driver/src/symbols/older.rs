@@ -1,5 +1,5 @@
-//! First names of functions that were given others when their sizes or meanings changed: programs that look functions up by name may
-//! still use them.
+//! First names of functions that were given others when their sizes or meanings changed: programs that look functions
+//! up by name may still use them.
 
 use crate::table::driver_api;
 use crate::types::*;

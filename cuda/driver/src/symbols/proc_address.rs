@@ -1,5 +1,5 @@
-//! `cuGetProcAddress`: functions by name. Written by hand, because it answers with this crate's own symbols whichever driver is
-//! in use, and asks NVIDIA's library only for functions that this crate does not define.
+//! `cuGetProcAddress`: functions by name. Written by hand, because it answers with this crate's own symbols whichever
+//! driver is in use, and asks NVIDIA's library only for functions that this crate does not define.
 
 use crate::codes::{Answer, Code};
 use crate::select::{Driver, driver};
@@ -21,8 +21,8 @@ const VERSION_NOT_SUFFICIENT: c_uint = 2;
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// Functions whose arguments changed: since which version of CUDA a name has meant which symbol. A symbol that this crate does not
-/// define is NVIDIA's to give.
+/// Functions whose arguments changed: since which version of CUDA a name has meant which symbol. A symbol that this
+/// crate does not define is NVIDIA's to give.
 const CHANGED: &[(&str, c_int, &str)] = &[
     ("cuCtxCreate", 0, "cuCtxCreate_v2"),
     ("cuCtxCreate", 11040, "cuCtxCreate_v3"),
@@ -161,7 +161,8 @@ unsafe fn find(symbol: *const c_char, function: *mut *mut c_void, version: c_int
     Ok(found)
 }
 
-/// `cuGetProcAddress_v2` of the CUDA driver API: this crate's own symbol where it has one, else that of the driver in use.
+/// `cuGetProcAddress_v2` of the CUDA driver API: this crate's own symbol where it has one, else that of the driver in
+/// use.
 ///
 /// # Safety
 ///
@@ -224,7 +225,8 @@ pub unsafe extern "C" fn cuGetProcAddress(
     })
 }
 
-/// The same for programs that are compiled to have a default stream per thread: where no flag says otherwise, theirs are meant.
+/// The same for programs that are compiled to have a default stream per thread: where no flag says otherwise, theirs
+/// are meant.
 macro_rules! per_thread_default {
     ($($name:ident($($status:ident: $type:ty)?) = $legacy:ident;)*) => {
         $(
@@ -232,7 +234,8 @@ macro_rules! per_thread_default {
             ///
             /// # Safety
             ///
-            /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes there.
+            /// As the CUDA driver API asks: every pointer must be null or valid for what the function reads or writes
+            /// there.
             #[unsafe(no_mangle)]
             #[allow(non_snake_case)]
             pub unsafe extern "C" fn $name(

@@ -192,7 +192,8 @@ pub struct CUgraphEdgeData {
 }
 
 impl CUgraphEdgeData {
-    /// Lets a kernel start when all blocks of the kernel before it have let it or ended; its `griddepcontrol.wait` waits for the end.
+    /// Lets a kernel start when all blocks of the kernel before it have let it or ended; its `griddepcontrol.wait`
+    /// waits for the end.
     pub const PROGRAMMATIC: CUgraphEdgeData = CUgraphEdgeData {
         from_port: graph_edge::PORT_PROGRAMMATIC,
         to_port: 0,

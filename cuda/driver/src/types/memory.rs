@@ -44,8 +44,8 @@ pub struct CUDA_MEMCPY2D {
     pub Height: usize,
 }
 
-/// `CUDA_MEMCPY3D_PEER`: a copy of a box of bytes from one context to another. In the places where [`CUDA_MEMCPY3D`](super::CUDA_MEMCPY3D)
-/// has nulls, it has the contexts.
+/// `CUDA_MEMCPY3D_PEER`: a copy of a box of bytes from one context to another. In the places where
+/// [`CUDA_MEMCPY3D`](super::CUDA_MEMCPY3D) has nulls, it has the contexts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types, non_snake_case)]

@@ -1,4 +1,5 @@
-//! The emulated CUDA driver as `libcuda.so.1`: every symbol of `hopper-cuda-driver`, for programs that know nothing of it.
+//! The emulated CUDA driver as `libcuda.so.1`: every symbol of `hopper-cuda-driver`, for programs that know nothing of
+//! it.
 
 /// Runs when the library is loaded, before any of its functions can be called.
 extern "C" fn start() {

@@ -349,10 +349,11 @@ type Function = unsafe extern "C" fn(
 /// Calls a function with these words and zeros behind them, of which it takes those that it has arguments for.
 pub fn call_with(address: *const (), first: &[Word]) -> u32 {
     let word = |at: usize| first.get(at).copied().unwrap_or(0);
-    // SAFETY: a function of C that takes words in registers and on the stack, and leaves those on the stack to its caller.
+    // SAFETY: a function of C that takes words in registers and on the stack, and leaves those on the stack to its
+    // caller.
     let function = unsafe { std::mem::transmute::<*const (), Function>(address) };
-    // SAFETY: zeros are nulls, which every function refuses or does without; what is not zero is a handle, which is looked up, or a
-    // number.
+    // SAFETY: zeros are nulls, which every function refuses or does without; what is not zero is a handle, which is
+    // looked up, or a number.
     unsafe {
         function(
             word(0),

@@ -64,7 +64,8 @@ impl Bytes<'_> {
     }
 }
 
-/// Plays the sequence that these bytes are, with a text of PTX that ends in a zero byte and the name of its kernel, which takes one address.
+/// Plays the sequence that these bytes are, with a text of PTX that ends in a zero byte and the name of its kernel,
+/// which takes one address.
 pub fn play(bytes: &[u8], ptx: &[u8], kernel: &CStr) {
     select(Choice::Emulated).expect("the emulated driver is always there");
     // SAFETY: takes a number.

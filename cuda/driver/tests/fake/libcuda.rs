@@ -1,4 +1,5 @@
-//! Stands in for NVIDIA's library in the forwarding test: it loads under the same name and answers so that one can tell who did.
+//! Stands in for NVIDIA's library in the forwarding test: it loads under the same name and answers so that one can tell
+//! who did.
 
 use std::ffi::{c_int, c_uint, c_void};
 

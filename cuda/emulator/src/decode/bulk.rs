@@ -119,7 +119,8 @@ fn small(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
     Ok(())
 }
 
-/// `cp.async.ca.shared.global [to], [from], bytes` and what may follow: bytes to read, or a predicate that reads nothing.
+/// `cp.async.ca.shared.global [to], [from], bytes` and what may follow: bytes to read, or a predicate that reads
+/// nothing.
 fn small_copy(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result<AsyncCopy> {
     let cache = parts.one_of(&["ca", "cg"])?;
     parts.one_of(&["shared", "shared::cta"])?;

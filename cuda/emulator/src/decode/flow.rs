@@ -1,8 +1,8 @@
 //! Control flow: the order in which blocks are laid out, and which blocks every path must pass.
 //!
-//! Lanes that diverge are run lowest instruction first. That brings them together again as early as possible if every loop
-//! is contiguous and stands before whatever follows it, which is what a weak topological order (Bourdoncle, 1993) gives for
-//! any graph, reducible or not.
+//! Lanes that diverge are run lowest instruction first. That brings them together again as early as possible if every
+//! loop is contiguous and stands before whatever follows it, which is what a weak topological order (Bourdoncle, 1993)
+//! gives for any graph, reducible or not.
 
 /// A control flow graph: the successors of each block, block 0 being the entry.
 pub(super) struct Graph {
@@ -29,8 +29,8 @@ struct Search {
 }
 
 impl Graph {
-    /// The blocks, the entry first, in an order in which every strongly connected component, at every level of nesting, is
-    /// contiguous and stands before what follows it.
+    /// The blocks, the entry first, in an order in which every strongly connected component, at every level of nesting,
+    /// is contiguous and stands before what follows it.
     pub(super) fn order(&self) -> Vec<usize> {
         let n = self.successors.len();
         let mut order = Vec::with_capacity(n);
@@ -89,8 +89,8 @@ impl Graph {
         reached
     }
 
-    /// The strongly connected components of a region, last in topological order first; each starts with the block by which
-    /// the search entered it.
+    /// The strongly connected components of a region, last in topological order first; each starts with the block by
+    /// which the search entered it.
     fn components(&self, blocks: &[usize], search: &mut Search) -> Vec<Vec<usize>> {
         search.regions += 1;
         let region = search.regions;
@@ -145,8 +145,8 @@ impl Graph {
         found
     }
 
-    /// The intervals of the post-dominator tree, as [`crate::program::Program::post`] wants them: empty where the graph is
-    /// too large or too tangled to find out in reasonable time.
+    /// The intervals of the post-dominator tree, as [`crate::program::Program::post`] wants them: empty where the graph
+    /// is too large or too tangled to find out in reasonable time.
     pub(super) fn post_dominators(&self) -> Vec<(u32, u32)> {
         let n = self.successors.len();
         let exit = n;

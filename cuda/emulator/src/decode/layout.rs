@@ -35,7 +35,8 @@ impl Lowered {
     }
 }
 
-/// Orders the instructions by blocks, points branches at their targets, and fills in what the program knows of its blocks.
+/// Orders the instructions by blocks, points branches at their targets, and fills in what the program knows of its
+/// blocks.
 pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
     let n = lowered.len();
     let mut leads = vec![false; n + 1];
@@ -67,8 +68,8 @@ pub(super) fn lay_out(lowered: Vec<Lowered>, program: &mut Program) {
         graph.exits.push(last.leaves());
     }
     let order = graph.order();
-    // Numbers of blocks, and of their intervals, go on from those of what is laid out already. The intervals of n blocks take
-    // less than 2n numbers.
+    // Numbers of blocks, and of their intervals, go on from those of what is laid out already. The intervals of n
+    // blocks take less than 2n numbers.
     let (first, first_block) = (program.code.len(), program.post.len());
     let post = graph.post_dominators();
     let blocks_here = 0..starts.len() as u32;

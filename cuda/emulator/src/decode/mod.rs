@@ -105,7 +105,8 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["tcgen05"], "Hopper has no such instruction"),
 ];
 
-/// Most registers of one kernel and its functions; a warp may need room for all of them, and those of 128 bits take two.
+/// Most registers of one kernel and its functions; a warp may need room for all of them, and those of 128 bits take
+/// two.
 const MAX_REGISTERS: usize = 1 << 17;
 
 /// Where a declared register went: its index among the predicates or among the other registers.
@@ -134,8 +135,8 @@ struct Decoder<'a> {
 /// The guard of instructions without one: the constant false, flipped.
 const ALWAYS: PredSource = PredSource { index: 0, flip: FULL };
 
-/// Decodes a kernel and the functions that it may call. `budget` is how many instructions of functions the module's kernels may
-/// still have decoded.
+/// Decodes a kernel and the functions that it may call. `budget` is how many instructions of functions the module's
+/// kernels may still have decoded.
 pub(crate) fn decode(module: &Module, entry: &Entry, budget: &mut usize) -> std::result::Result<Program, PtxError> {
     let mut program = Program {
         name: entry.name.clone(),

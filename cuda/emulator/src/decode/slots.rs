@@ -1,10 +1,10 @@
-//! Registers of the text share those of the warp, as a compiler's do: a compiler of PTX hands out thousands and uses dozens at
-//! a time.
+//! Registers of the text share those of the warp, as a compiler's do: a compiler of PTX hands out thousands and uses
+//! dozens at a time.
 //!
-//! Each lane's way through the code is a path of the control flow graph, wherever its fellows are, so the rules are those of one
-//! thread: two registers may share where nowhere both hold values that may still be read. What is read with nothing written
-//! before, and so is zero, counts as written when the kernel starts. This is the linear scan of Poletto and Sarkar (1999) over
-//! the order in which the code is kept, where loops are contiguous.
+//! Each lane's way through the code is a path of the control flow graph, wherever its fellows are, so the rules are
+//! those of one thread: two registers may share where nowhere both hold values that may still be read. What is read
+//! with nothing written before, and so is zero, counts as written when the kernel starts. This is the linear scan of
+//! Poletto and Sarkar (1999) over the order in which the code is kept, where loops are contiguous.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -53,8 +53,8 @@ struct Block {
     before: Vec<usize>,
 }
 
-/// Lets the registers of a scope share, renames them in its code and among what its calls pass, and says where the next scope's
-/// start.
+/// Lets the registers of a scope share, renames them in its code and among what its calls pass, and says where the next
+/// scope's start.
 pub(super) fn share(scope: &Scope, program: &mut Program, formals: &mut [Box<[Passed]>]) -> Reg {
     let first = scope.declared.start;
     let mut intervals = intervals(scope, program);
@@ -194,7 +194,8 @@ fn intervals(scope: &Scope, program: &mut Program) -> Vec<Interval> {
     intervals
 }
 
-/// Gives each register the place of one whose interval has ended, or a new one. Says what was given, and one past the last.
+/// Gives each register the place of one whose interval has ended, or a new one. Says what was given, and one past the
+/// last.
 fn scan(first: Reg, intervals: &[Interval]) -> (Vec<Reg>, Reg) {
     let mut order: Vec<usize> = (0..intervals.len())
         .filter(|&i| intervals[i].start <= intervals[i].end)

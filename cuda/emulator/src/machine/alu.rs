@@ -50,7 +50,8 @@ impl Warp {
         true
     }
 
-    /// Writes a function of other registers, which sets every lane of what it is given, to a register in the lanes of a mask.
+    /// Writes a function of other registers, which sets every lane of what it is given, to a register in the lanes of a
+    /// mask.
     #[inline]
     fn compute<const N: usize>(
         &mut self,

@@ -1,7 +1,8 @@
 //! `cp.async`: lanes copy a few bytes each from global to shared memory.
 //!
-//! The bytes move when the instruction is issued. That the hardware moves them later shows in what is refused: the books enter
-//! the writes under an actor of their own, which nobody knows to be done before a wait, or a phase of an mbarrier, that covers them.
+//! The bytes move when the instruction is issued. That the hardware moves them later shows in what is refused: the
+//! books enter the writes under an actor of their own, which nobody knows to be done before a wait, or a phase of an
+//! mbarrier, that covers them.
 
 use super::clock::Epoch;
 use super::cluster::Cluster;

@@ -1,11 +1,11 @@
 //! Vector clocks: who is known to have come after whom.
 //!
-//! Actors are a cluster's warps and what acts on their behalf: each mbarrier's copies, each warp's reads by bulk copies and its
-//! writes by `cp.async`, each warpgroup's matrix products.
-//! An actor's own entry counts its releases; an epoch is one such count. "Happened before" is then one comparison
-//! (FastTrack, Flanagan and Freund, 2009).
+//! Actors are a cluster's warps and what acts on their behalf: each mbarrier's copies, each warp's reads by bulk copies
+//! and its writes by `cp.async`, each warpgroup's matrix products. An actor's own entry counts its releases; an epoch
+//! is one such count. "Happened before" is then one comparison (FastTrack, Flanagan and Freund, 2009).
 //!
-//! A cluster's actors number themselves. What crosses clusters, by strong accesses to global memory, travels as [`Abroad`].
+//! A cluster's actors number themselves. What crosses clusters, by strong accesses to global memory, travels as
+//! [`Abroad`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(super) const STARTED: usize = 0;
 /// Pseudo-actor whose entry is 1 once `griddepcontrol.wait` has returned.
 pub(super) const WAITED: usize = 1;
-/// Actors from here on are warps, then the bulk reads of warps, then the `cp.async` of warps, then the matrix products of
-/// warpgroups, then mbarriers.
+/// Actors from here on are warps, then the bulk reads of warps, then the `cp.async` of warps, then the matrix products
+/// of warpgroups, then mbarriers.
 pub(super) const FIRST_WARP: usize = 2;
 
 /// A vector clock. Entries beyond its end are zero.
@@ -75,7 +75,8 @@ impl Clock {
         }
     }
 
-    /// All that is known, of the first `actors` actors of the clock's own cluster too, in terms that other clusters understand.
+    /// All that is known, of the first `actors` actors of the clock's own cluster too, in terms that other clusters
+    /// understand.
     pub(super) fn export(&self, cluster: u64, actors: usize) -> Arc<Abroad> {
         let own = Arc::new(self.entries[..actors.min(self.entries.len())].to_vec());
         let mut known = self.abroad.as_deref().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Matrices in shared memory, as `wgmma` descriptors tell of them (PTX ISA 9.7.15.5, "Asynchronous Warpgroup Level Matrix
-//! Shared Memory Layout").
+//! Matrices in shared memory, as `wgmma` descriptors tell of them (PTX ISA 9.7.15.5, "Asynchronous Warpgroup Level
+//! Matrix Shared Memory Layout").
 //!
 //! A matrix consists of blocks of 8 × 16 bytes. Without a swizzle a block's eight rows of 16 bytes lie one behind the
 //! other. With one, rows of 32, 64 or 128 bytes do, and the 16-byte pieces of a row change places according to the bits

@@ -1,8 +1,8 @@
 //! Registers that matrix instructions use on their own time: who may touch them, and when.
 //!
-//! From a `wgmma.mma_async` on until a `wgmma.wait_group` covers it, its accumulators and its registers of A belong to it;
-//! a `wgmma.fence` must come between any other access and the next matrix instruction that uses them. Matrix instructions
-//! of one shape on the same accumulators follow each other by themselves.
+//! From a `wgmma.mma_async` on until a `wgmma.wait_group` covers it, its accumulators and its registers of A belong to
+//! it; a `wgmma.fence` must come between any other access and the next matrix instruction that uses them. Matrix
+//! instructions of one shape on the same accumulators follow each other by themselves.
 
 use std::collections::VecDeque;
 

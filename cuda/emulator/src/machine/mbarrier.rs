@@ -80,7 +80,8 @@ impl Mbarrier {
         (self.pending < 0).then(|| format!("the phase expects {} arrivals and gets one too many", self.expected))
     }
 
-    /// Whoever sees the phase end knows that this has come to pass: a copy has read its source, or a `cp.async` is complete.
+    /// Whoever sees the phase end knows that this has come to pass: a copy has read its source, or a `cp.async` is
+    /// complete.
     pub(super) fn has_happened(&mut self, read: Epoch) {
         let gathering = &mut self.gathering[0];
         let known = gathering.get(read.actor());
@@ -261,8 +262,8 @@ impl Cluster<'_> {
         Ok((rank as usize, at as usize))
     }
 
-    /// The live object at an address, whose initialisation the warp must know of. `noted` accesses to another CTA's must come
-    /// before that CTA's exit; for the others the phase that they end does.
+    /// The live object at an address, whose initialisation the warp must know of. `noted` accesses to another CTA's
+    /// must come before that CTA's exit; for the others the phase that they end does.
     pub(super) fn object(
         &mut self,
         w: usize,

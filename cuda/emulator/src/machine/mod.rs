@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use schedule::run;
 
-use crate::launch::Limits;
+use crate::limits::Limits;
 use crate::memory::{Allocation, Early};
 use crate::program::{Lanes, Program};
 

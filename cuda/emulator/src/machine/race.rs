@@ -1,7 +1,7 @@
 //! Global memory: which moment of a launch wrote what, and whether an access comes after it.
 //!
-//! Only writes are entered. So a read and a write that nothing orders are found where the write came first, as it will under some
-//! seed. Of 4 bytes only the last writer is known, and which of them it wrote.
+//! Only writes are entered. So a read and a write that nothing orders are found where the write came first, as it will
+//! under some seed. Of 4 bytes only the last writer is known, and which of them it wrote.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,8 +20,8 @@ use crate::program::Order;
 pub(crate) struct Books {
     /// Moments by number, which is one less than the one that is entered with the bytes.
     moments: RwLock<Vec<Moment>>,
-    /// What strong stores and atomics have published, by address. A later store ends what the ones before it published on the
-    /// device, but not here: clusters run on threads of their own, and one may have read the value before.
+    /// What strong stores and atomics have published, by address. A later store ends what the ones before it published
+    /// on the device, but not here: clusters run on threads of their own, and one may have read the value before.
     published: Mutex<HashMap<u64, Option<Arc<Abroad>>>>,
     any_published: AtomicBool,
 }

@@ -59,8 +59,9 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
                 false => resident(env).div_ceil(workers as usize),
             };
             let work = || Worker::new(env, &next, &totals).run_freely(share);
-            // Threads of its own: one of a pool that waited for the others would take up whatever else the pool has to do, perhaps
-            // another launch of a caller who holds a lock over this one. Where no more threads are to be had, fewer do.
+            // Threads of its own: one of a pool that waited for the others would take up whatever else the pool has to
+            // do, perhaps another launch of a caller who holds a lock over this one. Where no more threads are to be
+            // had, fewer do.
             std::thread::scope(|scope| {
                 for _ in 1..workers {
                     if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
@@ -178,8 +179,8 @@ impl<'a> Worker<'a> {
         more
     }
 
-    /// Slices of time in turn. A cluster that does not end within its slice may wait for one that has not started, so each
-    /// round with a leftover starts another.
+    /// Slices of time in turn. A cluster that does not end within its slice may wait for one that has not started, so
+    /// each round with a leftover starts another.
     fn run_freely(mut self, most: usize) {
         let mut more = true;
         loop {
@@ -264,8 +265,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts what a cluster executed towards the limits; answers with the instructions since the launch last made progress,
-    /// or `None` after a fault.
+    /// Counts what a cluster executed towards the limits; answers with the instructions since the launch last made
+    /// progress, or `None` after a fault.
     fn account(&mut self, i: usize, start: u64, turn: Turn) -> Option<u64> {
         let (env, cluster) = (self.env, &mut self.running[i]);
         let executed = cluster.executed - start;

@@ -1,7 +1,7 @@
 //! What is known of every byte of a CTA's shared memory: written or not, by whom last, read by whom since.
 //!
-//! Books are kept per 4-byte word. A word of which only parts are touched is split into bytes, so that neighbours in one
-//! word do not count as a race.
+//! Books are kept per 4-byte word. A word of which only parts are touched is split into bytes, so that neighbours in
+//! one word do not count as a race.
 
 use super::clock::{Clock, Epoch};
 
@@ -51,12 +51,13 @@ pub(super) struct Who<'a> {
 pub(super) enum Touch {
     Read,
     Write,
-    /// A read that a bulk copy or a matrix product makes on its own behalf: checked against its issuer's clock, entered under its
-    /// own epoch.
+    /// A read that a bulk copy or a matrix product makes on its own behalf: checked against its issuer's clock, entered
+    /// under its own epoch.
     AsyncRead(Epoch),
     /// A bulk copy about to write: checked as a write of its issuer, entered when it lands.
     CopyWrite,
-    /// A write that `cp.async` makes on its own behalf: checked against its issuer's clock, entered under its own epoch.
+    /// A write that `cp.async` makes on its own behalf: checked against its issuer's clock, entered under its own
+    /// epoch.
     AsyncWrite(Epoch),
 }
 
@@ -113,8 +114,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Enters an asynchronous read of whole words. What was written in the epoch `seen` is known to be there to be read; answers
-    /// with the next such epoch.
+    /// Enters an asynchronous read of whole words. What was written in the epoch `seen` is known to be there to be
+    /// read; answers with the next such epoch.
     #[inline]
     pub(super) fn read_words(
         &mut self,
@@ -398,8 +399,8 @@ mod tests {
         prop::collection::vec(prop_oneof![access, order], 1..40)
     }
 
-    /// Runs the steps up to the first access that is objected to by the books or by a plain list of all accesses, and tells
-    /// who objected: the books, the list.
+    /// Runs the steps up to the first access that is objected to by the books or by a plain list of all accesses, and
+    /// tells who objected: the books, the list.
     fn first_objections(steps: &[Step]) -> (bool, bool) {
         let mut shadow = Shadow::default();
         shadow.reset(BYTES);
@@ -460,8 +461,8 @@ mod tests {
             prop_assert_eq!(books, list);
         }
 
-        /// Of several unordered strong accesses only the last is kept, so that races with the others may go unseen; but what
-        /// is objected to is a race.
+        /// Of several unordered strong accesses only the last is kept, so that races with the others may go unseen; but
+        /// what is objected to is a race.
         #[test]
         fn strong_accesses_never_raise_false_alarms(steps in steps(true)) {
             let (books, list) = first_objections(&steps);

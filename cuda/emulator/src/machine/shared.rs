@@ -11,7 +11,8 @@ use crate::program::{FULL, Lanes, Mask, Order, Space, WARP};
 const BANKS: usize = 32;
 
 impl Cluster<'_> {
-    /// Enters an access to bytes of a CTA's memory (rank, offset, length) into its books; on an objection, tells the byte.
+    /// Enters an access to bytes of a CTA's memory (rank, offset, length) into its books; on an objection, tells the
+    /// byte.
     pub(super) fn touch(
         &mut self,
         w: usize,

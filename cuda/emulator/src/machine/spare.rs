@@ -1,4 +1,5 @@
-//! Shared memories of CTAs that have ended, for those that start: fresh ones would cost small launches most of their time.
+//! Shared memories of CTAs that have ended, for those that start: fresh ones would cost small launches most of their
+//! time.
 
 use std::sync::Mutex;
 

@@ -191,7 +191,8 @@ impl Cluster<'_> {
         TensorMap::decode(&bytes).map_err(|why| bad_map(lane, address, &why.to_string()))
     }
 
-    /// The rows of a box, as far as they lie in the tensor, for a copy that reads or writes them; checked only for bounds where it does neither.
+    /// The rows of a box, as far as they lie in the tensor, for a copy that reads or writes them; checked only for
+    /// bounds where it does neither.
     fn runs(
         &mut self,
         w: usize,

@@ -9,8 +9,8 @@ use super::frames::{FrameId, Frames};
 use super::held::Products;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
 
-/// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for it,
-/// get their turn.
+/// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for
+/// it, get their turn.
 const QUANTUM: u32 = 1 << 12;
 /// What a failed poll counts as.
 const POLL: u32 = QUANTUM / 16;
@@ -90,7 +90,8 @@ pub(super) struct Warp {
     pub(super) async_copies: AsyncCopies,
     /// Matrix instructions of its warpgroup.
     pub(super) products: Products,
-    /// For each instruction that has written to global memory, when it last did, and that moment's number in the launch.
+    /// For each instruction that has written to global memory, when it last did, and that moment's number in the
+    /// launch.
     pub(super) moments: HashMap<u32, (Epoch, u32)>,
 }
 

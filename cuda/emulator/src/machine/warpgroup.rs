@@ -1,7 +1,7 @@
 //! Warpgroups: four warps of a CTA that execute the same `wgmma` instructions, each at its own time.
 //!
-//! What one warp of a group executes is kept until the other three have executed it too, and compared. A matrix product is
-//! over when all four have taken part, so a wait for it waits for them.
+//! What one warp of a group executes is kept until the other three have executed it too, and compared. A matrix product
+//! is over when all four have taken part, so a wait for it waits for them.
 
 use std::collections::VecDeque;
 

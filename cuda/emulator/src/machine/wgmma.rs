@@ -1,8 +1,8 @@
 //! `wgmma`: a warpgroup's matrix products.
 //!
-//! Each warp computes its sixteen rows when it issues the instruction. That the hardware does so later shows only in what is
-//! refused: the memory is entered as read by an actor of its own, which nobody knows to be done before a wait, and the
-//! registers belong to the instruction until then.
+//! Each warp computes its sixteen rows when it issues the instruction. That the hardware does so later shows only in
+//! what is refused: the memory is entered as read by an actor of its own, which nobody knows to be done before a wait,
+//! and the registers belong to the instruction until then.
 
 use super::clock::Epoch;
 use super::cluster::{Cluster, Next};

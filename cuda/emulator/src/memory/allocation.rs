@@ -72,9 +72,11 @@ enum Words {
 /// What keeps memory of the host's valid.
 pub(crate) type Owner = Arc<dyn Send + Sync>;
 
-// SAFETY: the words are atomic, and whoever adopted the host's has promised that they may be used by any thread.
+// SAFETY: own words are a box of atomics. The host's are used through a pointer, and `of_host` was promised that any
+// thread may use them; their owner is `Send`.
 unsafe impl Send for Words {}
-// SAFETY: as above.
+// SAFETY: shared access gives out atomics alone, which any number of threads may use at a time; the owner is `Sync`,
+// and is only kept.
 unsafe impl Sync for Words {}
 
 impl std::ops::Deref for Words {
@@ -108,8 +110,8 @@ unsafe fn zeroed<T>(len: usize) -> Option<Box<[T]>> {
     if start.is_null() {
         return None;
     }
-    // SAFETY: `start` is a fresh allocation of the layout that a box of `len` elements has, and its zeroes are valid
-    // elements, as the caller promises.
+    // SAFETY: `start` is a fresh allocation of the layout that a box of `len` elements has, and the caller vouches that
+    // all-zero bytes are valid elements.
     Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, len)) })
 }
 
@@ -119,7 +121,7 @@ impl Allocation {
         Some(Allocation {
             base,
             size,
-            // SAFETY: an atomic integer may be zero.
+            // SAFETY: all-zero bytes are an `AtomicU64` of value 0.
             words: Words::Own(unsafe { zeroed(len) }?),
             writers: OnceLock::new(),
             latest: AtomicU32::new(0),
@@ -130,7 +132,8 @@ impl Allocation {
     ///
     /// # Safety
     ///
-    /// As [`Memory::adopt`](super::Memory::adopt).
+    /// `start` is a multiple of 8. From there, up to the next multiple of 8 after `size` bytes, memory must be valid
+    /// for reads and writes of any thread as long as this allocation, or a snapshot that holds it, is there.
     pub(crate) unsafe fn of_host(base: u64, start: NonNull<AtomicU64>, size: u64, owner: Owner) -> Option<Self> {
         let len = usize::try_from(size.div_ceil(8)).ok()?;
         Some(Allocation {
@@ -236,7 +239,7 @@ impl Allocation {
         let shadow = if launch == 0 {
             self.writers.get()
         } else {
-            // SAFETY: an atomic integer may be zero.
+            // SAFETY: all-zero bytes are an atomic writer's record that names no launch.
             Some(self.writers.get_or_init(|| unsafe { zeroed(self.words.len() * 2) }))
         };
         let Some(Some(shadow)) = shadow else { return };
@@ -258,8 +261,8 @@ impl Allocation {
         self.latest.load(Relaxed) < launch
     }
 
-    /// Who wrote the bytes last, for each 4 bytes, with which of the bytes asked for are that one's; nothing where no kernel ever
-    /// wrote to the allocation.
+    /// Who wrote the bytes last, for each 4 bytes, with which of the bytes asked for are that one's; nothing where no
+    /// kernel ever wrote to the allocation.
     #[inline]
     pub(crate) fn writers(&self, at: u64, bytes: u64) -> impl Iterator<Item = Writer> + '_ {
         let shadow = self.writers.get().and_then(Option::as_deref);

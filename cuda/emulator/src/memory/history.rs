@@ -1,8 +1,8 @@
 //! Which launches may still be unfinished while another one runs.
 //!
 //! With programmatic serialisation a launch starts when every CTA of the one before it has let it (by
-//! `griddepcontrol.launch_dependents` or by exiting), and `griddepcontrol.wait` returns when that one has finished. What
-//! came before that one is only known to have finished if it waited itself.
+//! `griddepcontrol.launch_dependents` or by exiting), and `griddepcontrol.wait` returns when that one has finished.
+//! What came before that one is only known to have finished if it waited itself.
 
 use std::collections::BTreeMap;
 

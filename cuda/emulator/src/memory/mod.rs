@@ -60,8 +60,8 @@ impl Memory {
         }
     }
 
-    /// Room for `bytes` bytes, zeroed, at a multiple of 256; none where `bytes` is zero or more than is left, on the device
-    /// or on the host.
+    /// Room for `bytes` bytes, zeroed, at a multiple of 256; none where `bytes` is zero or more than is left, on the
+    /// device or on the host.
     pub fn allocate(&self, bytes: u64) -> Option<u64> {
         let mut heap = self.heap_mut();
         let base = heap.room(bytes, ALIGN)?;
@@ -70,8 +70,9 @@ impl Memory {
         Some(base)
     }
 
-    /// An address for `bytes` bytes, at a multiple of `align` (a power of two) and of 256, that no allocation uses or will use but by
-    /// [`allocate_at`](Self::allocate_at) and [`adopt`](Self::adopt); none where `bytes` is zero or the addresses are used up.
+    /// An address for `bytes` bytes, at a multiple of `align` (a power of two) and of 256, that no allocation uses or
+    /// will use but by [`allocate_at`](Self::allocate_at) and [`adopt`](Self::adopt); none where `bytes` is zero or the
+    /// addresses are used up.
     pub fn reserve(&self, bytes: u64, align: u64) -> Option<u64> {
         let mut heap = self.heap_mut();
         let base = heap.room(bytes, align.max(ALIGN))?;
@@ -79,22 +80,22 @@ impl Memory {
         Some(base)
     }
 
-    /// Allocates the zeroed bytes that [`reserve`](Self::reserve) gave an address for, which may be done again when they are freed; says
-    /// whether there was room.
+    /// Allocates the zeroed bytes that [`reserve`](Self::reserve) gave an address for, which may be done again when
+    /// they are freed; says whether there was room.
     pub fn allocate_at(&self, address: u64, bytes: u64) -> bool {
         let mut heap = self.heap_mut();
         heap.find(address).is_none() && heap.fill(address, bytes, self.capacity).is_some()
     }
 
-    /// Makes memory of the host's a part of the device's, at an address that [`reserve`](Self::reserve) gave for as many bytes: each
-    /// sees what the other writes. It takes none of the device's capacity. `owner` is kept as long as anything here may touch the memory.
-    /// Says whether it could be done.
+    /// Makes memory of the host's a part of the device's, at an address that [`reserve`](Self::reserve) gave for as
+    /// many bytes: each sees what the other writes. It takes none of the device's capacity. `owner` is kept as long as
+    /// anything here may touch the memory. Says whether it could be done.
     ///
     /// # Safety
     ///
-    /// From `start`, which is a multiple of 8, up to the next multiple of 8 after `bytes` bytes, memory must be valid for reads and
-    /// writes of any thread until `owner` is dropped, or, where that keeps nothing valid, until the address has been freed and every
-    /// launch that began before has ended.
+    /// From `start`, which is a multiple of 8, up to the next multiple of 8 after `bytes` bytes, memory must be valid
+    /// for reads and writes of any thread until `owner` is dropped, or, where that keeps nothing valid, until the
+    /// address has been freed and every launch that began before has ended.
     pub unsafe fn adopt(&self, address: u64, start: NonNull<u64>, bytes: u64, owner: Arc<dyn Send + Sync>) -> bool {
         let mut heap = self.heap_mut();
         // SAFETY: the caller keeps the promise; an atomic integer lies in memory as a plain one does.
@@ -132,8 +133,8 @@ impl Memory {
         self.heap().find(address).map(|a| (a.base, a.size))
     }
 
-    /// Whether an address is, was or will be one of an allocation's here: below the next that will be given out. What a host has lies
-    /// elsewhere.
+    /// Whether an address is, was or will be one of an allocation's here: below the next that will be given out. What a
+    /// host has lies elsewhere.
     pub fn knows(&self, address: u64) -> bool {
         (FIRST..self.heap().next).contains(&address)
     }

@@ -1,8 +1,8 @@
 //! The approximate functions: `ex2.approx` and its like.
 //!
 //! The hardware computes them by table and interpolation to an accuracy that the PTX ISA states; here they are computed
-//! in double precision and rounded once. So results are at least as accurate as the hardware's and may differ from it in
-//! the last bits, by no more than the sum of the table's bound and half a unit in the last place.
+//! in double precision and rounded once. So results are at least as accurate as the hardware's and may differ from it
+//! in the last bits, by no more than the sum of the table's bound and half a unit in the last place.
 
 use super::convert::float_to_float;
 use super::float::{self, Mode};
@@ -79,8 +79,8 @@ pub fn approximate_upper(function: Function, x: u64) -> u64 {
 }
 
 /// `div.approx.f32`: a quotient within 2 ulp where the divisor's magnitude is in 2^-126…2^126. Beyond, the reciprocal
-/// underflows and the quotient is zero, or NaN if the dividend is infinite. (`div.full.f32` is within 2 ulp for all divisors, and
-/// is computed here as `div.rn.f32` is.)
+/// underflows and the quotient is zero, or NaN if the dividend is infinite. (`div.full.f32` is within 2 ulp for all
+/// divisors, and is computed here as `div.rn.f32` is.)
 pub fn div_approx(a: u64, b: u64, flush: bool) -> u64 {
     let format = Format::F32;
     let [a, b] = [a, b].map(|bits| if flush { format.flush(bits) } else { bits });

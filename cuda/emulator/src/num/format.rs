@@ -5,8 +5,8 @@
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Four exponent and three fraction bits, without infinities: only all ones is a NaN, and what is too large becomes the
-    /// largest value, as PTX's conversions to it demand.
+    /// Four exponent and three fraction bits, without infinities: only all ones is a NaN, and what is too large becomes
+    /// the largest value, as PTX's conversions to it demand.
     E4m3,
     /// The upper half of a binary16.
     E5m2,

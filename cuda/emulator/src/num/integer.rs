@@ -53,7 +53,8 @@ pub fn saturated(value: i128) -> u32 {
     Int { bits: 32, signed: true }.clamp(value) as u32
 }
 
-/// The 48-bit product of the lower 24 bits, for `mul24` and `mad24`: `.lo` is its lower 32 bits, `.hi` those from bit 16.
+/// The 48-bit product of the lower 24 bits, for `mul24` and `mad24`: `.lo` is its lower 32 bits, `.hi` those from bit
+/// 16.
 #[inline]
 pub fn product24(a: u32, b: u32, signed: bool) -> u64 {
     let [a, b] = [a, b].map(|value| {

@@ -40,8 +40,8 @@ mod x86 {
     /// Runs an expression of vector instructions.
     macro_rules! vector {
         ($expression:expr) => {
-            // SAFETY: every x86-64 processor has SSE2. `Avx2` is used only where the processor has been asked for AVX2. Vectors
-            // and arrays of the same size hold plain numbers.
+            // SAFETY: every x86-64 processor has SSE2. `Avx2` is used only where the processor has been asked for AVX2.
+            // Vectors and arrays of the same size hold plain numbers.
             unsafe { $expression }
         };
     }

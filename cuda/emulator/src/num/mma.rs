@@ -3,8 +3,8 @@
 //! Each element of the result is one sum of sixteen products and an addend. The products are exact; products and addend
 //! are aligned to the largest exponent among them, cut off 25 bits below it, added exactly, and the sum is cut off to
 //! binary32. That is the model that P. Xie, Y. Wang, F. Yang and M. Yang found by experiment ("MMA-Sim: Bit-Accurate
-//! Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909); it is still to be held against results recorded
-//! on hardware.
+//! Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909); it is still to be held against results
+//! recorded on hardware.
 //!
 //! Its fine print: a zero or subnormal factor counts with the smallest normal exponent, so even a product of zero takes
 //! part in the choice of the largest exponent; a sum of zero is +0; a sum too large is infinite; every NaN is

@@ -1,12 +1,14 @@
 //! `mma.sync` in every type: fragments taken apart, sums as the tensor cores form them.
 //!
-//! Integers are exact. Floats follow the model of [`super::mma`], which this file states for every format: sixteen products
-//! (eight of TF32) and an addend, aligned to the largest exponent among them and cut off 25 bits below it. Longer products are
-//! chains of such sums. FP8 has no tensor core instruction behind `mma.sync` on Hopper: its values are widened to F16 first. Sums
-//! in F16 are rounded to nearest, sums in F32 cut off. F64 is a chain of fused multiply-adds.
+//! Integers are exact. Floats follow the model of [`super::mma`], which this file states for every format: sixteen
+//! products (eight of TF32) and an addend, aligned to the largest exponent among them and cut off 25 bits below it.
+//! Longer products are chains of such sums. FP8 has no tensor core instruction behind `mma.sync` on Hopper: its values
+//! are widened to F16 first. Sums in F16 are rounded to nearest, sums in F32 cut off. F64 is a chain of fused
+//! multiply-adds.
 //!
-//! Fragments lie as the PTX ISA says in "Matrix Fragments for mma.m16n8k4" and its like, which all follow one rule: a row of A or a
-//! column of B lies in four neighbouring lanes, a register of each in turn. CUTLASS states the same of F64 and FP8.
+//! Fragments lie as the PTX ISA says in "Matrix Fragments for mma.m16n8k4" and its like, which all follow one rule: a
+//! row of A or a column of B lies in four neighbouring lanes, a register of each in turn. CUTLASS states the same of
+//! F64 and FP8.
 
 use super::convert::{Int, float_to_float};
 use super::float::{self, Mode};

@@ -4,6 +4,7 @@
 //! their dots. What an opcode means, and which operands it takes, is the decoder's business.
 
 use std::fmt;
+use std::ops::Range;
 
 /// A whole PTX module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +36,7 @@ pub struct Function {
     pub registers: Vec<Type>,
     /// `.shared` variables declared inside it.
     pub shared: Vec<Var>,
-    /// `.local` variables declared inside it, and the `.param` ones by which it calls others.
+    /// `.local` variables declared inside it, and the [`.param`](Space::Param) ones by which it calls others.
     pub local: Vec<Var>,
     /// The instructions; none where it is only declared.
     pub body: Option<Vec<Inst>>,
@@ -78,11 +79,25 @@ pub struct Entry {
     /// `.shared` variables declared inside the kernel. A name that two scopes declare is made distinct by a suffix
     /// `#2`, `#3`, …, in the operands that mean it too.
     pub shared: Vec<Var>,
-    /// `.local` variables declared inside the kernel, named as [`shared`](Self::shared) ones are, and the `.param` ones by
-    /// which it calls functions.
+    /// `.local` variables declared inside the kernel, named as [`shared`](Self::shared) ones are, and the
+    /// [`.param`](Space::Param) ones by which it calls functions.
     pub local: Vec<Var>,
     /// The instructions, in the order of the text.
     pub body: Vec<Inst>,
+    /// Where its parts stand in the text.
+    pub source: EntrySource,
+}
+
+/// Where the parts of a kernel stand in the text, as byte offsets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntrySource {
+    /// The parameter list with its parentheses; where there is none, an empty range after the name.
+    pub parameters: Range<usize>,
+    /// The performance directives from the first to the last; where there are none, an empty range after the
+    /// parameters.
+    pub directives: Range<usize>,
+    /// The body with its outermost braces.
+    pub body: Range<usize>,
 }
 
 /// A kernel parameter.
@@ -96,6 +111,12 @@ pub struct Param {
     pub align: u32,
     /// Where it starts in the parameter buffer.
     pub offset: u32,
+    /// The space that `.ptr` says it points into.
+    pub points_into: Option<Space>,
+    /// The line that names it.
+    pub line: u32,
+    /// Where its declaration stands in the text, as byte offsets: from `.param` to the last bracket.
+    pub source: Range<usize>,
 }
 
 /// A variable in memory.
@@ -145,6 +166,13 @@ pub struct Inst {
     pub opcode: Box<[String]>,
     /// The operands, in the order of the text.
     pub operands: Vec<Operand>,
+}
+
+impl Inst {
+    /// The opcode with all its modifiers, as one word: `bar.sync`, `ld.shared::cluster.v4.f32`, …
+    pub fn mnemonic(&self) -> String {
+        self.opcode.join(".")
+    }
 }
 
 /// An index into [`Entry::registers`].
@@ -228,6 +256,8 @@ pub enum Space {
     Shared,
     /// `.local`
     Local,
+    /// `.param`, of variables inside a body
+    Param,
 }
 
 /// Declares an enumeration whose variants each have one PTX spelling.

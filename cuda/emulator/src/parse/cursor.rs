@@ -34,6 +34,11 @@ impl<'t> Cursor<'t> {
         Ok(token)
     }
 
+    /// Where the token taken last ended.
+    pub(super) fn end(&self) -> usize {
+        self.previous_end
+    }
+
     /// The text from `start` to the end of the token taken last.
     pub(super) fn text_since(&self, start: usize) -> &'t str {
         self.lexer.text().get(start..self.previous_end).unwrap_or_default()
@@ -132,5 +137,6 @@ pub(super) fn fail<T>(line: u32, message: impl Into<String>) -> Result<T, ParseE
     Err(ParseError {
         line,
         message: message.into(),
+        repeated: None,
     })
 }

@@ -1,6 +1,6 @@
 //! Kernels: header, statements, and the labels that are known only at the end.
 
-use super::ast::{Entry, Inst, Operand, RegId, Space, Type, Var};
+use super::ast::{Entry, EntrySource, Inst, Operand, RegId, Space, Type, Var};
 use super::cursor::{Cursor, fail};
 use super::lexer::{Kind, Token, shorten};
 use super::operand::{Operands, Parsed};
@@ -46,6 +46,11 @@ pub(super) fn entry<'t>(
         ..Entry::default()
     };
     let mut scopes = Scopes::new();
+    let mut source = EntrySource::default();
+    source.parameters.start = match cursor.peek() {
+        token if token.kind == Kind::Punct('(') => token.start,
+        _ => cursor.end(),
+    };
     if cursor.accept('(')? && !cursor.accept(')')? {
         cursor.list(')', |cursor| {
             let line = cursor.peek().line;
@@ -59,11 +64,21 @@ pub(super) fn entry<'t>(
             scopes.declare_variable(name, false, line).map(drop)
         })?;
     }
-    header(cursor, &mut entry)?;
+    source.parameters.end = cursor.end();
+    source.directives = cursor.end()..cursor.end();
+    if cursor.peek().kind != Kind::Punct('{') {
+        source.directives.start = cursor.peek().start;
+        header(cursor, &mut entry)?;
+        source.directives.end = cursor.end();
+    }
+    source.body.start = cursor.peek().start;
+    cursor.expect('{')?;
     let mut body = Body::new(cursor, budget, is_global, scopes);
     body.statements()?;
     body.resolve_labels()?;
+    source.body.end = body.cursor.end();
     Ok(Entry {
+        source,
         registers: body.registers,
         shared: body.shared,
         local: body.local,
@@ -72,9 +87,9 @@ pub(super) fn entry<'t>(
     })
 }
 
-/// The directives between parameters and body, up to and including the opening brace.
+/// The directives between parameters and body, up to the opening brace.
 fn header(cursor: &mut Cursor<'_>, entry: &mut Entry) -> Result<(), ParseError> {
-    while !cursor.accept('{')? {
+    while cursor.peek().kind != Kind::Punct('{') {
         let Kind::Dot(directive) = cursor.peek().kind else {
             return cursor.unexpected("the kernel's body in braces");
         };
@@ -188,8 +203,8 @@ impl<'a, 't> Body<'a, 't> {
                 return debug::location(self.cursor);
             }
             "shared" => (Space::Shared, false),
-            // Variables by which calls pass values are local ones.
-            "local" | "param" => (Space::Local, false),
+            "local" => (Space::Local, false),
+            "param" => (Space::Param, false),
             "extern" => (Space::Shared, true),
             _ => {
                 return self
@@ -202,10 +217,10 @@ impl<'a, 't> Body<'a, 't> {
             return self.cursor.unexpected("`.shared` after `.extern` inside a kernel");
         }
         let (scopes, is_global) = (&mut self.scopes, self.is_global);
-        let list = if space == Space::Shared {
-            &mut self.shared
-        } else {
-            &mut self.local
+        // Variables by which calls pass values lie in local memory.
+        let list = match space {
+            Space::Shared => &mut self.shared,
+            _ => &mut self.local,
         };
         variables(self.cursor, space, external, |name, var| {
             let unique = scopes.declare_variable(name, is_global(name), var.line)?;

@@ -8,8 +8,8 @@ use super::scope::{Meaning, Scopes};
 use super::variable::{data_type, parameter};
 use super::{Budget, ParseError, debug};
 
-/// Reads a function, defined or only declared; `.func` has been taken. `name_it` is told its name before the body is read,
-/// since it may call itself.
+/// Reads a function, defined or only declared; `.func` has been taken. `name_it` is told its name before the body is
+/// read, since it may call itself.
 pub(super) fn function<'t>(
     cursor: &mut Cursor<'t>,
     budget: &mut Budget,

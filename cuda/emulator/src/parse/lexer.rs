@@ -1,6 +1,7 @@
 //! Splits PTX text into tokens.
 
 use super::ParseError;
+use super::cursor::fail;
 
 /// A token and where it stands.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +56,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T, ParseError> {
-        Err(ParseError {
-            line: self.line,
-            message: message.into(),
-        })
+        fail(self.line, message)
     }
 
     /// The byte `ahead` of the current position, 0 past the end.

@@ -1,5 +1,19 @@
 //! PTX text in, syntax tree out.
 //!
+//! The tree serves programs that read PTX without running it, too: it has the lines of all instructions and
+//! declarations, and says where a kernel's parameter list, performance directives and body stand in the text.
+//!
+//! ```
+//! let text = ".version 8.0 .target sm_90a .visible .entry k(.param .u64 p) .maxntid 64 { bar.sync 0; ret; }";
+//! let module = ptx_emulator::parse::parse(text)?;
+//! let kernel = &module.entries[0];
+//! assert_eq!(kernel.body[0].mnemonic(), "bar.sync");
+//! assert_eq!(kernel.max_threads, Some([64, 1, 1]));
+//! assert_eq!(&text[kernel.source.parameters.clone()], "(.param .u64 p)");
+//! assert_eq!(&text[kernel.source.directives.clone()], ".maxntid 64");
+//! # Ok::<(), ptx_emulator::parse::ParseError>(())
+//! ```
+//!
 //! Whatever the text, the answer is a [`Module`] or a [`ParseError`]: nothing unknown is skipped, nothing panics, and
 //! what is allocated is bounded by the text's length and by the limits of this file.
 
@@ -17,7 +31,8 @@ mod tests;
 mod variable;
 
 pub use ast::{
-    AddrBase, Address, Entry, Formal, Function, Inst, Module, Operand, Param, Pointer, RegId, Space, Special, Type, Var,
+    AddrBase, Address, Entry, EntrySource, Formal, Function, Inst, Module, Operand, Param, Pointer, RegId, Space,
+    Special, Type, Var,
 };
 
 /// Longest text in bytes; real modules have a few million.
@@ -31,6 +46,8 @@ pub struct ParseError {
     pub line: u32,
     /// What was found, and what was expected or is allowed.
     pub message: String,
+    /// The kernel's name, where all that is wrong is that the module has two kernels of that name.
+    pub repeated: Option<String>,
 }
 
 /// Reads a PTX module.
@@ -44,7 +61,7 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
             "the text has {} bytes, more than the {MAX_TEXT} that a module may have",
             text.len()
         );
-        return Err(ParseError { line: 1, message });
+        return cursor::fail(1, message);
     }
     module::module(text)
 }

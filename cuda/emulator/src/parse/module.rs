@@ -160,7 +160,11 @@ fn declaration<'t>(
                 token if let Kind::Word(name) = token.kind => (name, token.line),
                 _ => return cursor.unexpected("a kernel's name"),
             };
-            names.declare(name, line)?;
+            if let Err(mut error) = names.declare(name, line) {
+                let same = module.entries.iter().find(|entry| entry.name == name);
+                error.repeated = same.map(|entry| entry.name.clone());
+                return Err(error);
+            }
             let entry = entry(cursor, budget, &|name| names.variables.contains(name))?;
             module.entries.push(entry);
             return Ok(());

@@ -115,7 +115,8 @@ impl<'t> Operands<'_, 't> {
                 None => Operand::Discard,
             },
             None if name == "WARP_SZ" => Operand::Int(WARP_SIZE),
-            // Registers of the driver (but two) and of performance monitors, of which there are none: they read as zero.
+            // Registers of the driver (but two) and of performance monitors, of which there are none: they read as
+            // zero.
             None if numbered(name, "%envreg", 32) && Special::from_name(name).is_none() => Operand::Int(0),
             None if numbered(name, "%pm", 8) || numbered(name.trim_end_matches("_64"), "%pm", 8) => Operand::Int(0),
             None if name.starts_with('%') => Operand::Special(self.special(name, line)?),

@@ -125,6 +125,55 @@ fn reads_the_kernels_header() {
         .map(|param| (param.offset, param.size, param.align))
         .collect();
     assert_eq!(params, [(0, 8, 8), (8, 1, 1), (16, 40, 8)]);
+    let pointees: Vec<_> = entry.params.iter().map(|param| param.points_into).collect();
+    assert_eq!(pointees, [Some(Space::Global), None, None]);
+}
+
+#[test]
+fn says_where_a_kernels_parts_stand() {
+    let entry = sample();
+    let source = &entry.source;
+    let list = &SAMPLE[source.parameters.clone()];
+    assert!(
+        list.starts_with("(\n\t.param .u64") && list.ends_with("[40]\n)"),
+        "{list}"
+    );
+    assert_eq!(
+        &SAMPLE[source.directives.clone()],
+        ".maxntid 256, 1, 1\n.minnctapersm 2\n.reqnctapercluster 2"
+    );
+    let body = &SAMPLE[source.body.clone()];
+    assert!(
+        body.starts_with("{\n\t.reg .pred") && body.ends_with("$L__end:\n}"),
+        "{body}"
+    );
+    let params: Vec<_> = entry.params.iter().map(|p| &SAMPLE[p.source.clone()]).collect();
+    let expected = [
+        ".param .u64 .ptr .global .align 16 kernel_param_0",
+        ".param .u8 kernel_param_1",
+        ".param .align 8 .b8 kernel_param_2[40]",
+    ];
+    assert_eq!(params, expected);
+    assert_eq!(inst(&entry, "st.shared").mnemonic(), "st.shared.b32");
+
+    let bare = ".version 8.0 .target sm_90 .entry a /* none */ { ret; } .entry b ( ) // none\n { ret; }";
+    let [a, b] = &parse(bare).unwrap().entries[..] else {
+        panic!()
+    };
+    let at = |part: &std::ops::Range<usize>| (part.start, &bare[part.clone()]);
+    let after = |text: &str| bare.find(text).unwrap() + text.len();
+    assert_eq!(at(&a.source.parameters), (after(".entry a"), ""));
+    assert_eq!(at(&a.source.directives), (after(".entry a"), ""));
+    assert_eq!(at(&b.source.parameters), (after(".entry b "), "( )"));
+    assert_eq!(at(&b.source.directives), (after(".entry b ( )"), ""));
+    assert_eq!(at(&b.source.body), (after("// none\n "), "{ ret; }"));
+}
+
+#[test]
+fn tells_a_repeated_kernel_from_other_repeated_names() {
+    let repeated = |names: &str| message(&format!(".version 8.0 .target sm_90 {names}")).repeated;
+    assert_eq!(repeated(".entry k() {} .entry k() {}"), Some("k".to_owned()));
+    assert_eq!(repeated(".global .u32 k; .entry k() {}"), None);
 }
 
 #[test]

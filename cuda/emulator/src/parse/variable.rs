@@ -255,13 +255,22 @@ fn initial_value(cursor: &mut Cursor<'_>, ty: Type, bytes: &mut Vec<u8>) -> Resu
 
 /// One parameter of a kernel, placed after those before it.
 pub(super) fn parameter<'t>(cursor: &mut Cursor<'t>, params: &mut Vec<Param>) -> Result<&'t str, ParseError> {
+    let start = cursor.peek().start;
     if !cursor.accept_dot("param")? {
         return cursor.unexpected("`.param`");
     }
     let element = element(cursor)?;
     // What a pointer parameter points at is a promise to the compiler, of no consequence for the launch.
+    let mut points_into = None;
     if cursor.accept_dot("ptr")? {
-        if let Kind::Dot("global" | "const" | "shared" | "local") = cursor.peek().kind {
+        points_into = match cursor.peek().kind {
+            Kind::Dot("global") => Some(Space::Global),
+            Kind::Dot("const") => Some(Space::Const),
+            Kind::Dot("shared") => Some(Space::Shared),
+            Kind::Dot("local") => Some(Space::Local),
+            _ => None,
+        };
+        if points_into.is_some() {
             cursor.next()?;
         }
         if cursor.accept_dot("align")? {
@@ -281,6 +290,9 @@ pub(super) fn parameter<'t>(cursor: &mut Cursor<'t>, params: &mut Vec<Param>) ->
                 size,
                 align: element.align,
                 offset,
+                points_into,
+                line,
+                source: start..cursor.end(),
             });
             Ok(name)
         }

@@ -1,7 +1,7 @@
 //! A kernel in compact form: what the decoder makes and the machine runs.
 //!
-//! Operands are indices into a warp's register file or into the kernel's constants, operations are function pointers over
-//! 32 lanes or small enumerations. No text is looked at while a kernel runs, except to report a fault.
+//! Operands are indices into a warp's register file or into the kernel's constants, operations are function pointers
+//! over 32 lanes or small enumerations. No text is looked at while a kernel runs, except to report a fault.
 
 use std::fmt;
 use std::ops::Range;
@@ -94,7 +94,8 @@ pub(crate) struct Site {
     pub(crate) matrix_registers: Box<[Reg]>,
 }
 
-/// The first address of a CTA's own shared memory in the shared window. Zero is left out, so that null pointers are found.
+/// The first address of a CTA's own shared memory in the shared window. Zero is left out, so that null pointers are
+/// found.
 pub(crate) const SHARED_BASE: u32 = 1024;
 /// Distance between the shared memories of a cluster's CTAs in the window of `.shared::cluster`: rank r's starts at
 /// `(r + 1)` times this; below it lies the executing CTA's own.

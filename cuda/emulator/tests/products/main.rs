@@ -1,4 +1,5 @@
-//! `mma.sync` in every type and shape: fragments as the ISA lays them out, sums exact where they fit, cut off where they do not.
+//! `mma.sync` in every type and shape: fragments as the ISA lays them out, sums exact where they fit, cut off where
+//! they do not.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -5,8 +5,9 @@ pub(super) fn width(bits: usize) -> usize {
     bits.max(32)
 }
 
-/// Where element `i` of a lane is in A, row and column: the tables of the ISA's fragments. All of them are one pattern, in which
-/// a register holds as many neighbours of a row as fit, registers first go eight rows down, then four registers to the right.
+/// Where element `i` of a lane is in A, row and column: the tables of the ISA's fragments. All of them are one pattern,
+/// in which a register holds as many neighbours of a row as fit, registers first go eight rows down, then four
+/// registers to the right.
 pub(super) fn place_in_a(rows: usize, bits: usize, lane: usize, i: usize) -> (usize, usize) {
     let per = width(bits) / bits;
     let (register, part) = (i / per, i % per);
@@ -26,13 +27,13 @@ pub(super) fn place_in_c(lane: usize, i: usize) -> (usize, usize) {
     (lane / 4 + 8 * (i / 2), lane % 4 * 2 + i % 2)
 }
 
-/// How a fragment's elements lie, stated in another way: of four neighbouring lanes and of each four lanes one place further, then of
-/// a lane's elements from the fastest index on (how many, how far apart). Places count along the columns of A and of C, and along the
-/// rows of B.
+/// How a fragment's elements lie, stated in another way: of four neighbouring lanes and of each four lanes one place
+/// further, then of a lane's elements from the fastest index on (how many, how far apart). Places count along the
+/// columns of A and of C, and along the rows of B.
 type Strides = ([usize; 2], &'static [(usize, usize)]);
 
-/// As CUTLASS 3 states them for the instructions of 8.0, 8.9 and 9.0 in F64 and FP8 (`MMA_Traits`): rows, depth, bits of an element,
-/// then A, B and C.
+/// As CUTLASS 3 states them for the instructions of 8.0, 8.9 and 9.0 in F64 and FP8 (`MMA_Traits`): rows, depth, bits
+/// of an element, then A, B and C.
 const STATED: &[(usize, usize, usize, [Strides; 3])] = &[
     (8, 4, 64, [([8, 1], &[]), ([8, 1], &[]), ([16, 1], &[(2, 8)])]),
     (

@@ -1,7 +1,7 @@
 //! Comparisons, and choices by them.
 //!
-//! What an instruction must deliver depends on little: how the operands stand to each other, and a predicate. So it is worked out
-//! once for each such case, and many instructions are looked at together.
+//! What an instruction must deliver depends on little: how the operands stand to each other, and a predicate. So it is
+//! worked out once for each such case, and many instructions are looked at together.
 
 use std::num::FpCategory;
 

@@ -56,8 +56,8 @@ fn rounded<F: Format>(
     }
 }
 
-/// Addition, multiplication and their fusion, division and roots in a rounding, which the first three may leave unsaid if it is
-/// the nearest.
+/// Addition, multiplication and their fusion, division and roots in a rounding, which the first three may leave unsaid
+/// if it is the nearest.
 fn arithmetic<F: Format>(rounding: &str, round: Round, root: impl Fn(F) -> F + 'static) -> Vec<Form<'static>> {
     let single = F::BITS == 32;
     let of = |name: &str| format!("{name}.{rounding}");
@@ -284,8 +284,8 @@ fn approximations() -> Vec<Form<'static>> {
     all
 }
 
-/// Quotients that need not be rounded correctly. One by a very large number is zero, as its reciprocal is too small, unless `.full`
-/// takes care of that.
+/// Quotients that need not be rounded correctly. One by a very large number is zero, as its reciprocal is too small,
+/// unless `.full` takes care of that.
 fn quotients() -> Form<'static> {
     let texts = ["approx", "approx.ftz", "full", "full.ftz"].map(|how| format!("div.{how}.f32 %r0, %r1, %r2;"));
     forms(texts.to_vec(), |[a, b, _]| {

@@ -10,8 +10,8 @@ use super::support::{Run, memory, module, ptx};
 /// Random inputs of each form of 32 or 64 bits.
 pub(super) const RANDOM: usize = 1_000_000;
 
-/// Instructions on `%d1`…`%d3` (their lower parts in `%r1`…`%r3` and `%h1`…`%h3`; `%p1` is the lowest bit of `%d3`) each of which
-/// writes `%d0`, `%r0`, `%h0` or `%p0`, and what they must deliver, one after the other.
+/// Instructions on `%d1`…`%d3` (their lower parts in `%r1`…`%r3` and `%h1`…`%h3`; `%p1` is the lowest bit of `%d3`)
+/// each of which writes `%d0`, `%r0`, `%h0` or `%p0`, and what they must deliver, one after the other.
 pub(super) struct Form<'a> {
     pub(super) texts: Vec<String>,
     pub(super) expected: Box<Expected<'a>>,
@@ -37,8 +37,8 @@ pub(super) fn forms<'a, const N: usize>(texts: Vec<String>, expected: impl Fn([u
 const THREADS: usize = 1 << 12;
 /// Instructions of a kernel, about.
 const INSTRUCTIONS: usize = 64;
-/// What makes one number of a form's results: the last one, plus this times the one before, and so on. It is odd, so that any one
-/// wrong result shows.
+/// What makes one number of a form's results: the last one, plus this times the one before, and so on. It is odd, so
+/// that any one wrong result shows.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Runs every form on every input, and compares.

@@ -8,8 +8,8 @@ use super::grid::Form;
 use super::support::ptx;
 use super::{bits, comparisons, conversions, floats, integers, packed};
 
-/// Names, qualifiers of which one of each group may follow, types, and operands, in which `D` stands for registers of the first
-/// type and `A` for those of the last.
+/// Names, qualifiers of which one of each group may follow, types, and operands, in which `D` stands for registers of
+/// the first type and `A` for those of the last.
 struct Family {
     names: &'static [&'static str],
     groups: &'static [&'static [&'static str]],

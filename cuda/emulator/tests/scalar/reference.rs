@@ -108,7 +108,8 @@ pub(super) fn sqrt_f64(value: f64, round: Round) -> f64 {
     if !near.is_finite() || near == 0.0 {
         return near;
     }
-    // The residue of a correctly rounded root is exact, unless it underflows, which scaling by an even power of two avoids.
+    // The residue of a correctly rounded root is exact, unless it underflows, which scaling by an even power of two
+    // avoids.
     let scale = if value < 1e-200 { 2f64.powi(400) } else { 1.0 };
     let (scaled, root) = (value * scale, near * scale.sqrt());
     let rest = (-root).mul_add(root, scaled);

@@ -25,8 +25,8 @@ fn one<'a, T: ?Sized>(from: &[&'a T], random: &mut impl Rng) -> &'a T {
     from[random.random_range(0..from.len())]
 }
 
-/// A text with a few lines, statements and words removed, repeated, exchanged, misspelt, or taken from another text. Its first lines are
-/// kept, and a text of few more is returned as it is.
+/// A text with a few lines, statements and words removed, repeated, exchanged, misspelt, or taken from another text.
+/// Its first lines are kept, and a text of few more is returned as it is.
 pub fn damaged(text: &str, donor: &str, kept: usize, random: &mut impl Rng) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let donated: Vec<&str> = donor.lines().collect();

@@ -15,7 +15,8 @@ const EXPECT: &str = "@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 5
 /// Where each rank puts its 1024 bytes.
 const OUT: &str = "mul.wide.u32 %d5, %r12, 1024; add.u64 %out, %out, %d5;\n";
 
-/// A copy of the box at this row into both CTAs, by threads of this predicate, `by` bytes behind the usual places of box and barrier.
+/// A copy of the box at this row into both CTAs, by threads of this predicate, `by` bytes behind the usual places of
+/// box and barrier.
 fn both(predicate: &str, row: i32, by: u32) -> String {
     format!(
         "@{predicate} cp.async.bulk.tensor.2d.{OPCODE}.multicast::cluster [%r5+{by}], [%map, {{0, {row}}}], [%r4], %h1;\n"
@@ -58,8 +59,8 @@ fn refused(kind: FaultKind, says: &str, body: &str) {
     }
 }
 
-/// Each CTA brings half of a box for both: every byte lands at its place in both, is counted on the barrier of each, and leaves memory once.
-/// What comes before its receiver has announced it is counted too.
+/// Each CTA brings half of a box for both: every byte lands at its place in both, is counted on the barrier of each,
+/// and leaves memory once. What comes before its receiver has announced it is counted too.
 #[test]
 fn halves_brought_by_each_land_in_both() {
     let late = "@%p5 nanosleep.u32 100; @%p5 nanosleep.u32 100;\n";
@@ -135,7 +136,8 @@ fn what_must_come_first() {
     assert!(run(&ordered, 8, None).is_ok());
 }
 
-/// A second box over the first, once both CTAs have said that they have read it: by arrivals that reach beyond their CTA, to a wait that does.
+/// A second box over the first, once both CTAs have said that they have read it: by arrivals that reach beyond their
+/// CTA, to a wait that does.
 #[test]
 fn a_place_is_filled_again_when_all_have_left_it() {
     let arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r14];";

@@ -1,5 +1,5 @@
-//! Measurements: how fast an instance was, for which shape, on which GPU. They are data: a table that is part of the library, and one of
-//! the user's own, which goes before it.
+//! Measurements: how fast an instance was, for which shape, on which GPU. They are data: a table that is part of the
+//! library, and one of the user's own, which goes before it.
 //!
 //! A table is text, a row a line, with the columns `gpu,date,source,op,format,n,k,m,instance,cluster,slices,us`:
 //!
@@ -13,15 +13,18 @@
 //! | `cluster`, `slices` | for matrix products, CTAs per cluster and slices of K; empty for others, whose name says it |
 //! | `us` | microseconds per call; empty where nobody has timed it: the row is then a proposal |
 //!
-//! Fields hold no commas and are not quoted. Empty lines and lines that start with `#` say nothing. The first other line names the columns.
+//! Fields hold no commas and are not quoted. Empty lines and lines that start with `#` say nothing. The first other
+//! line names the columns.
 //!
-//! A request takes the rows of its operation, format and shape with the next number of tokens at or above its own; of these the fastest that
-//! fits it, and one without a time only where there is none with one. Products for more than 32 tokens do not count for 32 or fewer.
+//! A request takes the rows of its operation, format and shape with the next number of tokens at or above its own; of
+//! these the fastest that fits it, and one without a time only where there is none with one. Products for more than 32
+//! tokens do not count for 32 or fewer.
 
 mod text;
 
 use super::{FEW_TOKENS, Kernel, Op, Request};
 use crate::instances::Format;
+use crate::io::FileError;
 use crate::{Error, Result, Shape};
 use std::fmt;
 use std::io::Read;
@@ -101,7 +104,7 @@ impl Table {
     /// Reads a table from a file.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let failed = |source| Error::Io {
+        let failed = |source| FileError::Io {
             verb: "read",
             path: path.to_owned(),
             source,
@@ -138,8 +141,8 @@ impl Table {
         &self.rows[start..end]
     }
 
-    /// The rows for a request, in the order in which they count: those of the next number of tokens first. Beyond the measured numbers of
-    /// tokens, what was measured for the most of them can walk.
+    /// The rows for a request, in the order in which they count: those of the next number of tokens first. Beyond the
+    /// measured numbers of tokens, what was measured for the most of them can walk.
     pub(super) fn rows_for(&self, request: &Request) -> impl Iterator<Item = &Measurement> {
         let rows = self.of((request.op, request.format, request.shape));
         let from = rows.partition_point(|row| row.m < request.m);
@@ -169,12 +172,13 @@ pub fn own() -> Option<&'static Table> {
     OWN.get()
 }
 
-/// Has every later plan of this process look here first. The first table stands: another is refused.
+/// Has the plans of every engine that is opened later look here first. The first table stands: another is refused.
 pub fn use_table(table: Table) -> Result<()> {
     OWN.set(table).map_err(|_| Error::SecondTable)
 }
 
-/// [`use_table`] with the file that [`TABLE_VARIABLE`] names, if it names one and there is no table yet. Loading the kernels does this.
+/// [`use_table`] with the file that [`TABLE_VARIABLE`] names, if it names one and there is no table yet. Loading the
+/// kernels does this.
 pub fn use_environment() -> Result<()> {
     let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) else {
         return Ok(());
@@ -189,14 +193,27 @@ pub fn use_environment() -> Result<()> {
     Ok(())
 }
 
-/// Tables, in the order in which they are asked.
-fn tables() -> impl Iterator<Item = &'static Table> {
-    own().into_iter().chain([built_in()])
+/// The tables of one moment, in the order in which they are asked: the user's own, then the library's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tables {
+    own: Option<&'static Table>,
+    built_in: &'static Table,
 }
 
-/// The rows of all tables for a request, in the order in which they count.
-pub(super) fn rows(request: &Request) -> impl Iterator<Item = &'static Measurement> {
-    tables().flat_map(move |table| table.rows_for(request))
+impl Tables {
+    /// Those in use now.
+    pub(super) fn current() -> Self {
+        Tables {
+            own: own(),
+            built_in: built_in(),
+        }
+    }
+
+    /// The rows for a request, in the order in which they count.
+    pub(super) fn rows(self, request: &Request) -> impl Iterator<Item = &'static Measurement> {
+        let tables = self.own.into_iter().chain([self.built_in]);
+        tables.flat_map(move |table| table.rows_for(request))
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::instances::{GEMM, Loads, Purpose, gemms, gemvs, routes, unit_gemms};
+use crate::instances::{GEMM, Loads, gemms, gemvs, packed_gemms, routes};
 use crate::plan::{Device, Division, Verdict, plan, plan_with};
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn request(m: usize, x: u64) -> Request {
 /// The first row that counts and whose kernel can and should serve the request.
 fn first<'a>(table: &'a Table, request: &Request) -> Option<&'a Measurement> {
     let device = &Device::H200;
-    let case = crate::plan::Case::new(request, device);
+    let case = crate::plan::Case::new(request, device, Tables::current());
     let usable = |row: &&Measurement| matches!(case.verdict(&row.kernel), Verdict::Cost(_));
     table.rows_for(request).find(usable)
 }
@@ -70,10 +70,10 @@ fn the_fastest_of_the_next_tokens_is_taken_and_what_nobody_timed_comes_last() {
 /// A product for many tokens says nothing of a few, for which there are kernels of another kind.
 #[test]
 fn rows_for_many_tokens_do_not_count_for_few() {
-    let product = unit_gemms().find(|i| i.loads == Loads::Units(Format::Bf16)).unwrap();
+    let product = packed_gemms().find(|i| i.loads == Loads::Packed(Format::Bf16)).unwrap();
     let row = |m: usize, us: &str| {
         let start = format!("H200,2027-01-02,tune,project,bf16,512,640,{m}");
-        format!("{start},{},{},1,{us}", product.name, product.sharing)
+        format!("{start},{},{},1,{us}", product.name, product.multicast)
     };
     let table = self::table(&[&row(256, "5"), &row(16, "7")]).unwrap();
     for (m, found) in [
@@ -148,11 +148,7 @@ fn bad_rows_are_named_by_their_line() {
 
 #[test]
 fn products_are_rows_with_their_division() {
-    let name = GEMM
-        .iter()
-        .find(|i| i.purpose == Purpose::Route && i.terms == 2)
-        .unwrap()
-        .name;
+    let name = GEMM.iter().find(|i| i.op == Op::Route && i.terms == 2).unwrap().name;
     let row = |rest: &str| format!("H200,2027-01-02,tune,route,bf16x2,256,8192,128,{rest}");
     let table = table(&[&row(&format!("{name},2,6,7.5"))]).unwrap();
     let Kernel::Gemm(division) = table.rows()[0].kernel else {
@@ -163,8 +159,8 @@ fn products_are_rows_with_their_division() {
         (name, 2, 6)
     );
     assert_eq!(Table::parse("itself", &table.to_string()).unwrap(), table);
-    let packed = unit_gemms()
-        .find(|i| i.loads == Loads::Units(Format::Window12))
+    let packed = packed_gemms()
+        .find(|i| i.loads == Loads::Packed(Format::Window12))
         .unwrap()
         .name;
     let row_of = |format: &str| format!("H200,2027-01-02,tune,project,{format},256,8192,128,{packed},1,1,7.5");
@@ -187,9 +183,9 @@ fn products_are_rows_with_their_division() {
             .to_string();
         assert!(message.contains(words), "{message}");
     }
-    let sharing = unit_gemms().find(|i| i.sharing == 4).unwrap();
+    let sharing = packed_gemms().find(|i| i.multicast == 4).unwrap();
     let format = match sharing.loads {
-        Loads::Units(Format::Window12) => "window12",
+        Loads::Packed(Format::Window12) => "window12",
         _ => "bf16",
     };
     let row = |cluster| {
@@ -265,7 +261,7 @@ proptest! {
     ) {
         let shape = Shape::new(512, 640).unwrap();
         let few = gemvs().chain(routes()).map(Kernel::Gemv);
-        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: (1 << cluster).max(instance.sharing), slices }));
+        let many = gemms().map(|instance| Kernel::Gemm(Division { instance, cluster: (1 << cluster).max(instance.multicast), slices }));
         let kernels: Vec<_> = few.chain(many).collect();
         let kernel = kernels[at % kernels.len()];
         let (op, format) = (kernel.op(), kernel.format());

@@ -1,7 +1,7 @@
 //! Holding a router's results against the FP64 gate.
 
 use super::{choose, weigh};
-use crate::router::{BiasOn, Gate, Score};
+use crate::gate::{BiasOn, Gate, Score};
 use crate::{Result, Shape};
 
 /// What was seen of a gate's results.
@@ -13,11 +13,12 @@ pub struct Seen {
     pub open: usize,
 }
 
-/// Holds ids and weights, `[m, top_k]` each, against the FP64 gate of the logits `[m, experts]` that came with them; says what is wrong.
+/// Holds ids and weights, `[m, top_k]` each, against the FP64 gate of the logits `[m, experts]` that came with them;
+/// says what is wrong.
 ///
-/// Ids must be equal wherever every decision's margin is more than what FP32 scores of these logits may be off by; everywhere, they must be
-/// distinct experts. Weights are held against the FP64 weights of the very ids that were chosen, so that open choices do not hide wrong
-/// weights. Padding must have ids of -1 and weights of 0.
+/// Ids must be equal wherever every decision's margin is more than what FP32 scores of these logits may be off by;
+/// everywhere, they must be distinct experts. Weights are held against the FP64 weights of the very ids that were
+/// chosen, so that open choices do not hide wrong weights. Padding must have ids of -1 and weights of 0.
 pub fn check(ids: &[i32], weights: &[f32], logits: &[f32], gate: &Gate, mask: Option<&[u8]>) -> Result<Seen, String> {
     let (experts, top_k) = (gate.experts, gate.top_k);
     let m = logits.len() / experts;
@@ -95,8 +96,8 @@ fn check_token(
 /// Weights that FP32 may lose.
 const NOTHING: f64 = 1e-36;
 
-/// What decides without doubt: more than FP32 scores and sums with a bias may be off by. Without bias and groups logits are compared as
-/// they are.
+/// What decides without doubt: more than FP32 scores and sums with a bias may be off by. Without bias and groups logits
+/// are compared as they are.
 fn open_margin(logits: &[f64], gate: &Gate) -> f64 {
     if gate.bias.is_none() && gate.groups == 1 {
         return 0.0;

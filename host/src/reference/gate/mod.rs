@@ -4,8 +4,8 @@ mod check;
 
 pub use check::{Seen, check};
 
-use crate::router::{BiasOn, Gate, Score};
-use crate::{Error, Result, Shape};
+use crate::gate::{BiasOn, ConfigError, Gate, Score};
+use crate::{Result, Shape};
 
 /// Weights whose sum is smaller are divided by this instead of their sum.
 const LEAST_SUM: f64 = 1e-20;
@@ -27,8 +27,8 @@ pub struct Routed {
 pub struct Choice {
     /// Best first.
     pub experts: Vec<usize>,
-    /// The smallest difference between two numbers whose order decided something. Logits that are off by less than about that lead to
-    /// the same experts.
+    /// The smallest difference between two numbers whose order decided something. Logits that are off by less than
+    /// about that lead to the same experts.
     pub margin: f64,
 }
 
@@ -97,7 +97,7 @@ pub fn weigh(logits: &[f64], gate: &Gate, experts: &[usize]) -> Result<Vec<f64>>
     let (_, scores) = scored(logits, gate);
     let mut weights = Vec::with_capacity(experts.len());
     for &expert in experts {
-        let score = scores.get(expert).ok_or_else(|| Error::RouterConfig {
+        let score = scores.get(expert).ok_or_else(|| ConfigError::Value {
             what: "a chosen expert",
             given: expert.to_string(),
             allowed: format!("there are {}", scores.len()),

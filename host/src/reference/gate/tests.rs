@@ -1,5 +1,6 @@
 use super::*;
-use crate::router::RouterConfig;
+use crate::gate::RouterConfig;
+use approx::assert_relative_eq;
 
 const NAN: f64 = f64::NAN;
 
@@ -10,13 +11,7 @@ fn routed(config: RouterConfig, logits: &[f64]) -> (Vec<i32>, Vec<f64>) {
 }
 
 fn close(found: &[f64], expected: &[f64]) {
-    assert_eq!(found.len(), expected.len());
-    for (found, expected) in found.iter().zip(expected) {
-        assert!(
-            (found - expected).abs() <= 1e-12 * expected.abs(),
-            "{found} is not {expected}"
-        );
-    }
+    assert_relative_eq!(found, expected, epsilon = 0.0, max_relative = 1e-12);
 }
 
 #[test]

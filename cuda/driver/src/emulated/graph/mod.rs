@@ -1,19 +1,16 @@
-//! Graphs: pieces of work and what each depends on. A graph belongs to the context that was current when it was made, and goes down with
-//! it; its nodes may do work of others.
+//! Graphs: pieces of work and what each depends on. A graph belongs to the context that was current when it was made,
+//! and goes down with it; its nodes may do work of others.
 
-pub(crate) mod dot;
-pub(crate) mod edge;
-pub(crate) mod exec;
-pub(crate) mod memory;
-pub(crate) mod node;
-mod program;
-pub(crate) mod user;
+pub(super) mod edge;
+pub(super) mod program;
+pub(super) mod user;
 
-use super::context::{Context, current, ready};
-use super::state::{STATE, lock, pointer, put, put_if_wanted};
+use super::context::{Context, ready};
+use super::state::{Kind, Owner, STATE, lock};
 use super::task::Task;
 use crate::codes::{Answer, Code};
 use crate::types::*;
+use edge::Edge;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -23,38 +20,32 @@ pub(super) struct Graph {
     /// The handle of its context.
     pub(super) context: usize,
     /// Whether it is part of a node, and goes with it.
-    embedded: bool,
+    pub(super) embedded: bool,
     /// Whether a capture is adding to it: until it ends, nothing may be taken away.
     capturing: AtomicBool,
     /// By handle: in the order in which they were added.
-    nodes: Mutex<BTreeMap<usize, Node>>,
-    users: user::Users,
+    pub(super) nodes: Mutex<BTreeMap<usize, Node>>,
+    pub(super) users: user::Users,
 }
 
-struct Node {
-    context: Arc<Context>,
-    task: Task,
-    /// What must be done before it.
-    before: Vec<Edge>,
-    /// Of a copy of a graph: the node that it is a copy of.
-    original: Option<usize>,
-}
-
-/// A dependency on a node.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edge {
-    pub(super) from: usize,
-    pub(super) data: CUgraphEdgeData,
-}
-
-impl Edge {
-    /// A dependency on all of a node.
-    pub(super) fn from(node: usize) -> Edge {
-        Edge {
-            from: node,
-            data: CUgraphEdgeData::default(),
-        }
+impl Kind for Graph {
+    const WORDS: &'static str = "graph";
+    const WRONG: Code = Code::INVALID_VALUE;
+    fn context(&self) -> usize {
+        self.context
     }
+    fn owner(&self) -> Owner {
+        if self.embedded { Owner::Object } else { Owner::Caller }
+    }
+}
+
+pub(super) struct Node {
+    pub(super) context: Arc<Context>,
+    pub(super) task: Task,
+    /// What must be done before it.
+    pub(super) before: Vec<Edge>,
+    /// Of a copy of a graph: the node that it is a copy of.
+    pub(super) original: Option<usize>,
 }
 
 /// What a node's handle names.
@@ -62,6 +53,17 @@ pub(super) struct Named {
     pub(super) context: usize,
     node: usize,
     graph: Weak<Graph>,
+}
+
+impl Kind for Named {
+    const WORDS: &'static str = "graph node";
+    const WRONG: Code = Code::INVALID_VALUE;
+    fn context(&self) -> usize {
+        self.context
+    }
+    fn owner(&self) -> Owner {
+        Owner::Object
+    }
 }
 
 impl Drop for Graph {
@@ -73,8 +75,9 @@ impl Drop for Graph {
     }
 }
 
-/// Takes a node's handle out of use, and its graph's where it has one. Where the context has gone, they have gone with it.
-fn forget(handle: usize, node: &Node) {
+/// Takes a node's handle out of use, and its graph's where it has one. Where the context has gone, they have gone with
+/// it.
+pub(super) fn forget(handle: usize, node: &Node) {
     let _ = STATE.remove::<Named>(handle);
     if let Task::Child(child) = &node.task {
         let _ = STATE.remove::<Graph>(child.handle);
@@ -96,8 +99,9 @@ fn check_data(data: CUgraphEdgeData, from: &Task, to: Option<&Task>) -> Answer {
     }
 }
 
-/// Whether all edges come from nodes of the graph, no two from the same, and go to a node of this kind, where it is known.
-fn check_edges(nodes: &BTreeMap<usize, Node>, edges: &[Edge], to: Option<&Task>) -> Answer {
+/// Whether all edges come from nodes of the graph, no two from the same, and go to a node of this kind, where it is
+/// known.
+pub(super) fn check_edges(nodes: &BTreeMap<usize, Node>, edges: &[Edge], to: Option<&Task>) -> Answer {
     let mut seen = BTreeSet::new();
     for edge in edges {
         let from = nodes.get(&edge.from).ok_or(Code::INVALID_VALUE)?;
@@ -150,7 +154,8 @@ impl Graph {
         STATE.insert(node, Arc::new(named));
     }
 
-    /// A copy with nodes of its own, down to the graphs within. What allocates or frees cannot be copied: it would be the same memory.
+    /// A copy with nodes of its own, down to the graphs within. What allocates or frees cannot be copied: it would be
+    /// the same memory.
     pub(super) fn copy(&self, context: usize, embedded: bool) -> Answer<Arc<Graph>> {
         let of_memory = |node: &Node| matches!(node.task, Task::Alloc(_) | Task::Free(_));
         if lock(&self.nodes).values().any(of_memory) {
@@ -182,18 +187,13 @@ impl Graph {
         Ok(copy)
     }
 
-    /// Whether it is part of a node, and goes with it.
-    pub(super) fn is_embedded(&self) -> bool {
-        self.embedded
-    }
-
     /// Notes whether a capture is adding to it; returns what was noted before.
     pub(super) fn set_capturing(&self, capturing: bool) -> bool {
         self.capturing.swap(capturing, Ordering::AcqRel)
     }
 
     /// Whether nothing stands in the way of taking nodes away.
-    fn check_free(&self) -> Answer {
+    pub(super) fn check_free(&self) -> Answer {
         if self.capturing.load(Ordering::Acquire) {
             Err(Code::INVALID_VALUE)
         } else {
@@ -228,61 +228,9 @@ pub(super) fn find(graph: CUgraph) -> Answer<Arc<Graph>> {
 }
 
 /// The graph of a node, and the node's number in it.
-fn find_node(node: CUgraphNode) -> Answer<(Arc<Graph>, usize)> {
+pub(super) fn find_node(node: CUgraphNode) -> Answer<(Arc<Graph>, usize)> {
     ready()?;
     let named = STATE.find::<Named>(node.addr())?;
     let graph = named.graph.upgrade().ok_or(Code::INVALID_VALUE)?;
     Ok((graph, named.node))
-}
-
-/// Dependencies as a caller gives them; without data, each is on all of its node.
-///
-/// # Safety
-///
-/// `nodes` and `data` must each be null or hold `count` values.
-pub(super) unsafe fn edges_from(
-    nodes: *const CUgraphNode,
-    data: *const CUgraphEdgeData,
-    count: usize,
-) -> Answer<Vec<Edge>> {
-    if nodes.is_null() && count > 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    let edge = |at: usize| {
-        // SAFETY: `at` is below `count`, the caller promises that many nodes.
-        let from = unsafe { nodes.add(at).read_unaligned() }.addr();
-        // SAFETY: not null, so that many data too.
-        let data = (!data.is_null()).then(|| unsafe { data.add(at).read_unaligned() });
-        let data = data.unwrap_or_default();
-        Edge { from, data }
-    };
-    Ok((0..count).map(edge).collect())
-}
-
-pub(crate) unsafe fn create(graph: *mut CUgraph, flags: c_uint) -> Answer {
-    let context = current()?;
-    if graph.is_null() || flags != 0 {
-        return Err(Code::INVALID_VALUE);
-    }
-    // SAFETY: the caller promises that `graph` is valid for a write.
-    unsafe { put(graph, pointer(Graph::new(context.context, false).handle)) }
-}
-
-pub(crate) unsafe fn duplicate(clone: *mut CUgraph, graph: CUgraph) -> Answer {
-    let original = find(graph)?;
-    if clone.is_null() {
-        return Err(Code::INVALID_VALUE);
-    }
-    let copy = original.copy(original.context, false)?;
-    // SAFETY: the caller promises that `clone` is valid for a write.
-    unsafe { put(clone, pointer(copy.handle)) }
-}
-
-pub(crate) unsafe fn destroy(graph: CUgraph) -> Answer {
-    let graph = find(graph)?;
-    graph.check_free()?;
-    if graph.embedded {
-        return Err(Code::INVALID_VALUE);
-    }
-    STATE.remove::<Graph>(graph.handle).map(|_| ())
 }

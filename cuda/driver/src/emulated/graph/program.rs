@@ -1,22 +1,30 @@
-//! A graph made ready to run: its nodes and those of the graphs within, one after the other, in an order that its edges allow. Of
-//! several such orders it is the one nearest to that in which the nodes were added, so one graph always runs the same way.
+//! A graph made ready to run: its nodes and those of the graphs within, one after the other, in an order that its edges
+//! allow. Of several such orders it is the one nearest to that in which the nodes were added, so one graph always runs
+//! the same way.
 
-use super::*;
+use super::{Graph, Node};
+use crate::codes::{Answer, Code};
+use crate::emulated::context::Context;
+use crate::emulated::state::{STATE, lock};
+use crate::emulated::task::Task;
+use crate::types::{CUgraphEdgeData, graph_edge};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A piece of work and the steps that it depends on.
 #[derive(Clone)]
-pub(super) struct Step {
+pub(in crate::emulated) struct Step {
     /// The node that it was made from.
-    pub(super) node: usize,
-    pub(super) context: Arc<Context>,
-    pub(super) task: Task,
-    pub(super) before: Vec<(usize, CUgraphEdgeData)>,
-    pub(super) enabled: bool,
+    pub(in crate::emulated) node: usize,
+    pub(in crate::emulated) context: Arc<Context>,
+    pub(in crate::emulated) task: Task,
+    pub(in crate::emulated) before: Vec<(usize, CUgraphEdgeData)>,
+    pub(in crate::emulated) enabled: bool,
 }
 
 impl Step {
     /// Whether it may wait for what the caller does next.
-    pub(super) fn may_wait(&self) -> bool {
+    pub(in crate::emulated) fn may_wait(&self) -> bool {
         self.enabled && matches!(self.task, Task::Host(_))
     }
 
@@ -28,8 +36,8 @@ impl Step {
 }
 
 /// Why a graph cannot be made ready: a node on a cycle.
-pub(super) struct Cycle {
-    pub(super) node: usize,
+pub(in crate::emulated) struct Cycle {
+    pub(in crate::emulated) node: usize,
 }
 
 /// Nodes in an order in which each comes after those it depends on.
@@ -66,13 +74,14 @@ fn ordered(nodes: &BTreeMap<usize, Node>) -> Result<Vec<usize>, Cycle> {
 }
 
 /// The steps of a graph.
-pub(super) fn compile(graph: &Graph) -> Result<Vec<Step>, Cycle> {
+pub(in crate::emulated) fn compile(graph: &Graph) -> Result<Vec<Step>, Cycle> {
     let mut steps = Vec::new();
     append(&mut steps, graph, &[])?;
     Ok(steps)
 }
 
-/// Appends a graph's steps, those without a dependency of their own after `entry`. The steps that nothing in the graph depends on.
+/// Appends a graph's steps, those without a dependency of their own after `entry`. The steps that nothing in the graph
+/// depends on.
 fn append(
     steps: &mut Vec<Step>,
     graph: &Graph,
@@ -135,14 +144,15 @@ fn check_alive(context: &Arc<Context>) -> Answer {
     }
 }
 
-/// Whether two steps can run under one lock: work of one context, neither a call of the host, which may wait for others.
+/// Whether two steps can run under one lock: work of one context, neither a call of the host, which may wait for
+/// others.
 fn together(a: &Step, b: &Step) -> bool {
     let on_host = |step: &Step| matches!(step.task, Task::Host(_));
     Arc::ptr_eq(&a.context, &b.context) && !on_host(a) && !on_host(b)
 }
 
 /// Runs the steps, up to the first that faults: then its context says so from the next call on.
-pub(super) fn run(steps: &[Step]) -> Answer {
+pub(in crate::emulated) fn run(steps: &[Step]) -> Answer {
     steps
         .chunk_by(together)
         .try_for_each(|group| check_alive(&group[0].context))?;

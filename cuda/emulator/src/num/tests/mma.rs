@@ -1,3 +1,4 @@
+use ::approx::abs_diff_eq;
 use half::bf16;
 use proptest::prelude::*;
 
@@ -191,6 +192,6 @@ proptest! {
         let exact = products.iter().sum::<f64>() + f64::from(c);
         let largest = products.iter().map(|product| product.abs()).fold(f64::from(c.abs()), f64::max);
         let bound = 17.0 * largest * 2f64.powi(-25) + exact.abs() * 2f64.powi(-23);
-        prop_assert!((f64::from(dot_bf16(&a, &b, c)) - exact).abs() <= bound);
+        prop_assert!(abs_diff_eq!(f64::from(dot_bf16(&a, &b, c)), exact, epsilon = bound));
     }
 }

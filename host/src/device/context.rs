@@ -1,0 +1,171 @@
+//! An open device: its context, its kernels, and what is known of it.
+
+use super::raw::{Kernels, Replacement};
+use super::{Choice, Result, Selected, check, cust_error};
+use crate::Error;
+use cust::context::{Context, CurrentContext};
+use cust::device::{Device, DeviceAttribute};
+use hopper_cuda_driver::emulated;
+use std::mem::ManuallyDrop;
+
+/// How to open a device.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct EngineOptions {
+    /// Which driver to use. `None` leaves it to the variable `HOPPER_PROJ_DEVICE`, and without that to what is there: a
+    /// CUDA device, else the emulated one. A process has one driver; the first choice stands.
+    pub driver: Option<Choice>,
+    /// Which of the driver's devices.
+    pub ordinal: u32,
+    /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and
+    /// fault by fault. It belongs to the device's context, which the engines of a process share: the last one given
+    /// counts for all. `None` leaves it to the variable `HOPPER_PROJ_SEED`, and without that to chance.
+    pub seed: Option<u64>,
+    /// PTX to load for some families in place of the [shipped](crate::raw::ptx) text: kernels of the same names and
+    /// parameters.
+    pub ptx: &'static [Replacement],
+}
+
+impl EngineOptions {
+    /// Options that ask for one driver.
+    pub fn on(driver: Choice) -> Self {
+        EngineOptions {
+            driver: Some(driver),
+            ..EngineOptions::default()
+        }
+    }
+}
+
+/// What is known of an open device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Whose driver serves it.
+    pub driver: Selected,
+    /// The device's name.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (i32, i32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of device memory.
+    pub memory: usize,
+    /// The CUDA version of the driver, major and minor.
+    pub cuda: (i32, i32),
+}
+
+/// A device's primary context, retained, and the kernels in it.
+#[derive(Debug)]
+pub(crate) struct OpenDevice {
+    kernels: ManuallyDrop<Kernels>,
+    context: Context,
+    info: DeviceInfo,
+}
+
+impl OpenDevice {
+    /// Chooses the driver and makes the device's primary context current on the calling thread.
+    pub(crate) fn new(options: EngineOptions) -> Result<Self> {
+        let driver = match options.driver {
+            Some(choice) => hopper_cuda_driver::select(choice),
+            None => hopper_cuda_driver::selected(),
+        }?;
+        cust::init(cust::CudaFlags::empty()).map_err(|err| cust_error("initialise the driver", err))?;
+        let count = Device::num_devices().map_err(|err| cust_error("count the devices", err))?;
+        if options.ordinal >= count {
+            return Err(Error::NoDevice {
+                ordinal: options.ordinal,
+                count,
+            });
+        }
+        let device = Device::get_device(options.ordinal).map_err(|err| cust_error("get the device", err))?;
+        let info = DeviceInfo::read(driver, device)?;
+        if info.capability.0 != 9 {
+            return Err(Error::NotHopper {
+                name: info.name,
+                capability: info.capability,
+            });
+        }
+        let context = Context::new(device).map_err(|err| cust_error("open the device's primary context", err))?;
+        if options.seed.is_some() {
+            emulated::set_seed(options.seed);
+        }
+        Ok(OpenDevice {
+            kernels: ManuallyDrop::new(Kernels::with_ptx(options.ptx)?),
+            context,
+            info,
+        })
+    }
+
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Makes the context current on the calling thread.
+    pub(crate) fn make_current(&self) -> Result<()> {
+        CurrentContext::set_current(&self.context).map_err(|err| cust_error("make the context current", err))
+    }
+
+    /// Fails unless the context is current on this thread; changes nothing.
+    pub(crate) fn check_current(&self) -> Result<()> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        let code = unsafe { cust::sys::cuCtxGetCurrent(&raw mut current) };
+        check("ask for the current context", code as u32)?;
+        if current == self.context.as_raw() {
+            Ok(())
+        } else {
+            Err(Error::WrongContext)
+        }
+    }
+
+    /// Runs something that needs the context on whatever thread, and leaves the thread's context as it was.
+    pub(crate) fn with_context(&self, run: impl FnOnce()) {
+        // SAFETY: the context is retained as long as `self` lives; what was pushed is popped.
+        unsafe {
+            if cust::sys::cuCtxPushCurrent_v2(self.context.as_raw()) as u32 == 0 {
+                run();
+                let mut popped = std::ptr::null_mut();
+                cust::sys::cuCtxPopCurrent_v2(&raw mut popped);
+            }
+        }
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        // Unloading needs the context, which need not be current here.
+        let kernels = &raw mut self.kernels;
+        self.with_context(|| {
+            // SAFETY: dropped once, here; not used after.
+            unsafe { ManuallyDrop::drop(&mut *kernels) }
+        });
+    }
+}
+
+impl DeviceInfo {
+    fn read(driver: Selected, device: Device) -> Result<Self> {
+        let attribute = |a| {
+            device
+                .get_attribute(a)
+                .map_err(|err| cust_error("read a device attribute", err))
+        };
+        let version = cust::CudaApiVersion::get().map_err(|err| cust_error("read the driver's version", err))?;
+        Ok(DeviceInfo {
+            driver,
+            name: device.name().map_err(|err| cust_error("read the device's name", err))?,
+            capability: (
+                attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+                attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+            ),
+            multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?.max(1) as u32,
+            memory: device
+                .total_memory()
+                .map_err(|err| cust_error("read the size of the device's memory", err))?,
+            cuda: (version.major(), version.minor()),
+        })
+    }
+}
