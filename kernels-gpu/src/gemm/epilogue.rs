@@ -19,7 +19,7 @@ use crate::args::GemmArgs;
 use crate::gate;
 use crate::instances::{Gemm, Loads, Op};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
-use crate::split_k::{self, Output, QUAD, Sums};
+use crate::split_k::{self, Output, QUAD, Sums, k_slice};
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{cluster, global, thread, warp};
 
@@ -27,13 +27,6 @@ use cuda_std::{cluster, global, thread, warp};
 pub(crate) trait Instance {
     /// Its row of the table.
     const GEMM: Gemm;
-}
-
-/// The slice `[first, last)` of `chunks` that falls to worker `index` of `workers`.
-#[inline(always)]
-fn slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
-    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers.max(1))) as u32;
-    (bound(index), bound(index + 1))
 }
 
 /// CTAs of a cluster, at most.
@@ -98,7 +91,7 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     pub(crate) fn slice(&self, chunks: u32) -> (u32, u32) {
         let worker = thread::block_idx_y() * self.parts + self.part;
-        slice(chunks, worker, self.args.split_k.slices * self.parts)
+        k_slice(chunks, worker, (self.args.split_k.slices * self.parts).max(1))
     }
 
     /// The tokens `[first, last)` of the tile that this CTA finishes, of those that there are.
