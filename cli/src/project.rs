@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Project) -> Result<()> {
         let mut result = engine.upload(&y)?;
         engine.project(&projection, &x, m, &mut result, &stream)?;
         engine.synchronize(&stream)?;
-        y = engine.download(&result)?;
+        y = engine.download(&result, &stream)?;
         instance = engine.kernel(&projection, &x, m)?.unwrap_or(instance);
     }
     write_bf16(&args.out, "y", m, shape.n(), &y)?;

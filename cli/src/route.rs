@@ -4,10 +4,9 @@ use crate::args::{Route, RouteFormat};
 use crate::error::{Error, Result};
 use crate::inputs::{activations, file_and_tensor};
 use crate::{device, output};
-use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::io::checkpoint::{Checkpoint, Matrix, Routed, write_routed};
 use hopper_proj::{Bias, Choices, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
-use hopper_proj::{Dtype, Engine, Shape, bf16, device_error};
+use hopper_proj::{Dtype, Engine, Shape, bf16};
 use std::borrow::Cow;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -173,30 +172,28 @@ pub(crate) fn compute(
     if m == 0 {
         return Ok(results);
     }
-    let failed = |err| device_error("move a router's tokens", err);
     let stream = engine.stream()?;
     let x = engine.upload(x)?;
-    let mask = mask.map(DeviceBuffer::from_slice).transpose().map_err(failed)?;
-    let mut ids = DeviceBuffer::from_slice(&results.ids).map_err(failed)?;
-    let mut weights = DeviceBuffer::from_slice(&results.weights).map_err(failed)?;
-    let logits = results.logits.as_deref().map(DeviceBuffer::from_slice);
-    let mut logits = logits.transpose().map_err(failed)?;
+    let mask = mask.map(|mask| engine.upload(mask)).transpose()?;
+    let mut ids = engine.upload(&results.ids)?;
+    let mut weights = engine.upload(&results.weights)?;
+    let mut logits = results
+        .logits
+        .as_deref()
+        .map(|logits| engine.upload(logits))
+        .transpose()?;
     let mut tokens = Tokens::new(&x, m);
     if let Some(mask) = &mask {
         tokens = tokens.mask(mask);
     }
-    let choices = Choices {
-        ids: &mut ids,
-        weights: &mut weights,
-        logits: logits.as_deref_mut(),
-    };
-    router.route(tokens, choices, &stream)?;
-    engine.synchronize(&stream)?;
-    ids.copy_to(&mut results.ids).map_err(failed)?;
-    weights.copy_to(&mut results.weights).map_err(failed)?;
-    if let (Some(there), Some(here)) = (&logits, &mut results.logits) {
-        there.copy_to(here).map_err(failed)?;
+    let mut choices = Choices::new(&mut ids, &mut weights);
+    if let Some(logits) = &mut logits {
+        choices = choices.logits(logits);
     }
+    router.route(tokens, choices, &stream)?;
+    results.ids = engine.download(&ids, &stream)?;
+    results.weights = engine.download(&weights, &stream)?;
+    results.logits = logits.map(|logits| engine.download(&logits, &stream)).transpose()?;
     if let Some(plan) = router.plan(tokens)? {
         results.instance = plan.name();
     }

@@ -5,13 +5,11 @@ use crate::bench::{KEPT, copied, copies, per_call, prepared, tokens};
 use crate::error::{Error, Result};
 use crate::inputs::{DEVIATION, Inputs};
 use crate::{device, output, progress, record};
-use hopper_proj::cust::memory::DeviceBuffer;
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::plan::Kernel;
 use hopper_proj::plan::measured::{Measurement, TABLE_VARIABLE, Table};
 use hopper_proj::raw::Overlap;
 use hopper_proj::suites::{Case, RouterCase, Suite};
-use hopper_proj::{DriverInUse, Engine, Request, Shape, bf16, device_error};
+use hopper_proj::{DriverInUse, Engine, Request, Shape, Stream, bf16};
 use hopper_proj::{Router, RouterOptions, RouterWeights, Tokens};
 use indicatif::ProgressBar;
 use std::io::{Write, stdout};
@@ -150,8 +148,7 @@ impl Tuning<'_> {
         let copies = copied(prepare, |router| copies(router.unit_bytes()))?;
         for case in layer {
             let x = engine.upload(&self.inputs.x(case.m * shape.k()))?;
-            let mut logits = DeviceBuffer::from_slice(&vec![f32::NAN; case.m * shape.n()])
-                .map_err(|err| device_error("make room for logits", err))?;
+            let mut logits = self.engine.upload(&vec![f32::NAN; case.m * shape.n()])?;
             let tokens = Tokens::new(&x, case.m);
             let kernels = copies[0].kernels(tokens)?;
             let request = copies[0].request(tokens)?;

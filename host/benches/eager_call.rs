@@ -6,10 +6,8 @@
 
 use divan::Bencher;
 use hopper_cuda_driver::{ffi, select};
-use hopper_proj::cust::memory::DeviceBuffer;
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::formats::Weights;
-use hopper_proj::{DriverChoice, Engine, EngineOptions, PrepareOptions, Projection, Shape, bf16};
+use hopper_proj::{Buffer, DriverChoice, Engine, EngineOptions, PrepareOptions, Projection, Shape, Stream, bf16};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -36,8 +34,8 @@ struct Setup {
     engine: Engine,
     stream: Stream,
     projections: Vec<Projection>,
-    x: DeviceBuffer<u16>,
-    y: DeviceBuffer<u16>,
+    x: Buffer<bf16>,
+    y: Buffer<bf16>,
 }
 
 impl Setup {
@@ -62,35 +60,35 @@ impl Setup {
     }
 
     /// Runs `calls` while the stream is captured.
-    fn captured(&self, calls: impl FnOnce()) {
+    fn captured(&mut self, calls: impl FnOnce(&mut Self)) {
+        let (engine, stream) = (self.engine.clone(), self.stream.clone());
         let record = || {
-            calls();
+            calls(self);
             Ok(())
         };
-        self.engine.capture(&self.stream, record).expect("a capture");
+        engine.capture(&stream, record).expect("a capture");
     }
 
     /// The call with this number: another request each time, until all were there.
-    fn project(&self, number: usize) {
+    fn project(&mut self, number: usize) {
         let (layer, m) = (number % ROWS.len(), 1 + number / ROWS.len() % TOKENS);
-        let x = self.x.index(0..m * COLUMNS);
-        let mut y = self.y.index(0..m * ROWS[layer]);
+        let x = self.x.slice(..m * COLUMNS).expect("values enough");
+        let y = self.y.slice_mut(..m * ROWS[layer]).expect("values enough");
         let projection = &self.projections[layer];
-        let called = self.engine.project(projection, &x, m, &mut y, &self.stream);
+        let called = self.engine.project(projection, x, m, y, &self.stream);
         called.expect("a call that fits");
     }
 }
 
 #[divan::bench(sample_count = 20, sample_size = 1000)]
 fn seen_request(bencher: Bencher<'_, '_>) {
-    let setup = Setup::new();
-    setup.captured(|| bencher.bench_local(|| setup.project(8 * ROWS.len())));
+    Setup::new().captured(|setup| bencher.bench_local(|| setup.project(8 * ROWS.len())));
 }
 
 #[divan::bench(sample_count = 7, sample_size = 100)]
 fn new_request(bencher: Bencher<'_, '_>) {
-    let (setup, number) = (Setup::new(), Cell::new(0));
-    setup.captured(|| {
+    let (mut setup, number) = (Setup::new(), Cell::new(0));
+    setup.captured(|setup| {
         bencher.bench_local(|| {
             setup.project(number.get());
             number.set(number.get() + 1);
@@ -101,8 +99,8 @@ fn new_request(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_count = 20, sample_size = 1000)]
 fn driver_call(bencher: Bencher<'_, '_>) {
-    let setup = Setup::new();
-    let (x, projection) = (&setup.x.index(0..COLUMNS), &setup.projections[0]);
+    let mut setup = Setup::new();
+    let (x, projection) = (setup.x.slice(..COLUMNS).expect("values enough"), &setup.projections[0]);
     let plan = setup.engine.plan(projection, x, 1).expect("a plan").expect("a launch");
     let function = setup.engine.kernels().function(&plan.kernel).expect("a loaded kernel");
     let attributes = [
@@ -117,14 +115,14 @@ fn driver_call(bencher: Bencher<'_, '_>) {
         blockDimY: plan.block[1],
         blockDimZ: plan.block[2],
         sharedMemBytes: plan.shared_bytes,
-        hStream: setup.stream.as_inner().cast(),
+        hStream: setup.stream.handle().cast(),
         attrs: attributes.as_ptr(),
         numAttrs: attributes.len() as u32,
     };
     // As large as any parameter of a projection.
     let mut parameter = [0u64; 32];
     let mut parameters: [*mut c_void; 1] = [parameter.as_mut_ptr().cast()];
-    setup.captured(|| {
+    setup.captured(|_| {
         bencher.bench_local(|| {
             // SAFETY: the function is loaded, the configuration is that of its plan, and a captured launch runs
             // nothing.

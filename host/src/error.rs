@@ -306,6 +306,47 @@ pub enum Error {
     #[error("this projection was prepared by another engine: prepare the weights with the engine that runs them")]
     ForeignProjection,
 
+    /// Memory of another device's context.
+    #[cfg(feature = "cuda")]
+    #[error("{what} lies in the memory of another device: pass a buffer that the engine of this call has made")]
+    ForeignBuffer {
+        /// Which buffer.
+        what: &'static str,
+    },
+
+    /// A stream of another device.
+    #[cfg(feature = "cuda")]
+    #[error("the stream is of another device: pass one that the engine of this call has made")]
+    ForeignStream,
+
+    /// A capture that [`Engine::capture`](crate::Engine::capture) did not begin.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the stream is being captured, but not by `Engine::capture`, so nothing would order the router's calls when the graph is launched: \
+         capture with `Engine::capture`, or call the router through `raw`"
+    )]
+    ForeignCapture,
+
+    /// A router whose last call is on a stream that is being captured by now.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the router's last call was queued on another stream, which is being captured now, and a capture cannot be waited for: \
+         end the capture first, or use another router for this stream (`Router::with_own_workspace`)"
+    )]
+    RouterInCapture,
+
+    /// A range that reaches past the end of a buffer.
+    #[cfg(feature = "cuda")]
+    #[error("the range {start}..{end} of a buffer of {len} values: a range A..B needs A ≤ B ≤ {len}")]
+    BufferRange {
+        /// The first value asked for.
+        start: usize,
+        /// The end of the range.
+        end: usize,
+        /// Values of the buffer.
+        len: usize,
+    },
+
     /// A number of tokens that a projection was not prepared for.
     #[cfg(feature = "cuda")]
     #[error(

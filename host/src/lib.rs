@@ -26,13 +26,14 @@ pub use kernels_gpu::instances;
 pub use plan::{Op, Plan, Request, plan};
 pub use shape::Shape;
 
-/// The wrapper of the driver API that this crate's streams and buffers are of.
+/// The wrapper of the driver API that the engine opens contexts and loads kernels with.
 #[cfg(feature = "cuda")]
 pub use cust;
 #[cfg(feature = "cuda")]
 pub use device::{
-    Choice as DriverChoice, Choices, DeviceInfo, Engine, EngineOptions, Graph, PrepareOptions, Projection, Router,
-    RouterOptions, RouterWeights, RowMajorCopy, Selected as DriverInUse, Tokens, cust_error as device_error, raw,
+    Buffer, Choice as DriverChoice, Choices, DeviceInfo, Element, Engine, EngineOptions, Event, Graph, PrepareOptions,
+    Projection, Router, RouterOptions, RouterWeights, RowMajorCopy, Selected as DriverInUse, Slice, SliceMut, Stream,
+    Tokens, cust_error as device_error, raw,
 };
 #[cfg(feature = "cuda")]
 pub use hopper_cuda_driver::emulated::{Counters, Traffic};

@@ -1,8 +1,7 @@
 //! Projections in a chain: each reads what the one before it has written.
 
 use crate::{Device, POISON, Values, bits, check, poisoned, shape};
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
-use hopper_proj::{Projection, Result, Shape, bf16};
+use hopper_proj::{Buffer, Projection, Result, Shape, bf16};
 
 /// One layer: its weights here and there.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub fn layers(
 pub struct Chain<'a> {
     layers: &'a [Layer],
     m: usize,
-    values: Vec<DeviceBuffer<u16>>,
+    values: Vec<Buffer<bf16>>,
 }
 
 impl<'a> Chain<'a> {
@@ -50,9 +49,10 @@ impl<'a> Chain<'a> {
     }
 
     /// Writes new values for the first layer.
-    pub fn refresh(&mut self, values: &mut Values) -> Vec<bf16> {
+    pub fn refresh(&mut self, device: &Device, values: &mut Values) -> Vec<bf16> {
         let x = values.bf16(self.values[0].len());
-        self.values[0].copy_from(&bits(&x)).expect("an upload");
+        let written = device.engine.write(&mut self.values[0], &x, &device.stream);
+        written.expect("an upload");
         x
     }
 
@@ -60,7 +60,9 @@ impl<'a> Chain<'a> {
     pub fn queue(&mut self, device: &Device) -> Result<()> {
         for (at, layer) in self.layers.iter().enumerate() {
             let [x, y] = self.values.get_disjoint_mut([at, at + 1]).expect("two buffers");
-            device.engine.project(&layer.projection, x, self.m, y, &device.stream)?;
+            device
+                .engine
+                .project(&layer.projection, &*x, self.m, y, &device.stream)?;
         }
         Ok(())
     }
@@ -68,18 +70,18 @@ impl<'a> Chain<'a> {
     /// Whether no layer has written its result.
     pub fn is_unwritten(&self, device: &Device) -> bool {
         let untouched = |y| {
-            bits(&device.engine.download(y).expect("a download"))
+            bits(&device.engine.download(y, &device.stream).expect("a download"))
                 .iter()
                 .all(|&v| v == POISON)
         };
-        self.values[1..].iter().all(|y| untouched(y))
+        self.values[1..].iter().all(untouched)
     }
 
     /// Holds every layer's result against FP64, on the values that it was given.
     pub fn check(&self, device: &Device, x: Vec<bf16>) {
         let mut read = x;
         for (layer, y) in self.layers.iter().zip(&self.values[1..]) {
-            let y = device.engine.download(y).expect("a download");
+            let y = device.engine.download(y, &device.stream).expect("a download");
             check(&y, &read, &layer.weights, layer.shape, self.m).unwrap_or_else(|wrong| panic!("{wrong}"));
             read = y;
         }

@@ -9,14 +9,13 @@ pub mod route;
 pub mod router;
 
 use approx::abs_diff_ne;
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::formats::{PackFormat, Weights};
 use hopper_proj::instances::{Family, Format, Gemv};
 use hopper_proj::plan::Kernel;
 use hopper_proj::raw::{self, Overlap};
 use hopper_proj::{
-    DriverChoice, Engine, EngineOptions, PrepareOptions, Projection, Result, RowMajorCopy, Shape, bf16, reference,
+    Buffer, DriverChoice, Element, Engine, EngineOptions, PrepareOptions, Projection, Result, RowMajorCopy, Shape,
+    Stream, bf16, reference,
 };
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -146,7 +145,7 @@ impl Device {
     }
 
     /// `values` in device memory, behind `lead` NaNs and before others, which a kernel must not let into its results.
-    pub fn fenced(&self, values: &[bf16], lead: usize) -> DeviceBuffer<u16> {
+    pub fn fenced(&self, values: &[bf16], lead: usize) -> Buffer<bf16> {
         let nan = [bf16::NAN; GUARD];
         let fenced = [&nan[..lead], values, &nan].concat();
         self.engine.upload(&fenced).expect("an upload")
@@ -165,21 +164,20 @@ impl Device {
         m: usize,
     ) -> Result<Vec<bf16>> {
         let x = self.fenced(x, lead);
-        let x = x.index(lead..x.len() - GUARD);
+        let x = x.slice(lead..x.len() - GUARD)?;
         let len = m * projection.shape().n();
-        let whole = DeviceBuffer::from_slice(&vec![POISON; len + 2 * GUARD]).expect("memory");
-        let mut y = whole.index(GUARD..GUARD + len);
+        let mut whole = self.engine.upload(&vec![bf16::from_bits(POISON); len + 2 * GUARD])?;
+        let y = whole.slice_mut(GUARD..GUARD + len)?;
         match instance {
-            None => self.engine.project(projection, &x, m, &mut y, &self.stream)?,
+            None => self.engine.project(projection, x, m, y, &self.stream)?,
             Some(instance) => {
-                let plan = self.engine.plan_by(&Kernel::Gemv(instance), projection, &x, m)?;
+                let plan = self.engine.plan_by(&Kernel::Gemv(instance), projection, x, m)?;
                 let overlap = Overlap::Programmatic;
                 self.engine
-                    .project_as(plan.as_ref(), projection, &x, m, &mut y, &self.stream, overlap)?;
+                    .project_as(plan.as_ref(), projection, x, m, y, &self.stream, overlap)?;
             }
         }
-        self.engine.synchronize(&self.stream)?;
-        let whole = self.engine.download(&whole)?;
+        let whole = self.engine.download(&whole, &self.stream)?;
         let untouched = |values: &[bf16]| values.iter().all(|v| v.to_bits() == POISON);
         assert!(
             untouched(&whole[..GUARD]) && untouched(&whole[GUARD + len..]),
@@ -206,20 +204,19 @@ pub fn shape(n: usize, k: usize) -> Shape {
 }
 
 /// Unwritten memory for so many values.
-pub fn poisoned(len: usize) -> DeviceBuffer<u16> {
-    there(&vec![POISON; len])
+pub fn poisoned(len: usize) -> Buffer<bf16> {
+    there(&vec![bf16::from_bits(POISON); len])
 }
 
-/// Values in device memory.
-pub fn there<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
-    DeviceBuffer::from_slice(values).expect("memory")
+/// Values in the memory of the run's device.
+pub fn there<T: Element>(values: &[T]) -> Buffer<T> {
+    Device::of_the_run().engine.upload(values).expect("memory")
 }
 
-/// The values that device memory holds.
-pub fn here<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Vec<T> {
-    let mut out = vec![T::default(); values.len()];
-    values.copy_to(&mut out).expect("a download");
-    out
+/// The values that device memory holds; what writes them has been waited for.
+pub fn here<T: Element>(values: &Buffer<T>) -> Vec<T> {
+    let device = Device::of_the_run();
+    device.engine.download(values, &device.stream).expect("a download")
 }
 
 /// The bits of values, for exact comparisons.

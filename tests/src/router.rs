@@ -1,10 +1,9 @@
 //! What the tests of routers share: runs between guard words, and how results are held against FP64.
 
-use crate::{Device, GUARD};
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy};
+use crate::{Device, GUARD, here, there};
 use hopper_proj::reference::gate::{self, Seen};
+use hopper_proj::{Buffer, Element, Result, SliceMut, bf16};
 use hopper_proj::{Choices, Gate, Router, RouterConfig, RouterOptions, RouterWeights, Tokens};
-use hopper_proj::{Result, bf16};
 
 /// Unwritten words of results: a NaN that no kernel makes, and no id, as -1 is one.
 const UNWRITTEN_WORD: u32 = 0xffde_adff;
@@ -29,25 +28,24 @@ impl Routed {
 }
 
 /// A result between guards.
-struct Fenced<T: DeviceCopy> {
-    whole: DeviceBuffer<T>,
+struct Fenced<T> {
+    whole: Buffer<T>,
     len: usize,
 }
 
-impl<T: DeviceCopy + bytemuck::Pod> Fenced<T> {
+impl<T: Element> Fenced<T> {
     fn new(len: usize) -> Self {
         let whole = vec![UNWRITTEN_WORD; len + 2 * GUARD];
-        let whole = DeviceBuffer::from_slice(bytemuck::cast_slice(&whole)).expect("memory");
+        let whole = there(bytemuck::cast_slice(&whole));
         Fenced { whole, len }
     }
 
-    fn slice(&self) -> hopper_proj::cust::memory::DeviceSlice<T> {
-        self.whole.index(GUARD..GUARD + self.len)
+    fn slice(&mut self) -> SliceMut<'_, T> {
+        self.whole.slice_mut(GUARD..GUARD + self.len).expect("a range within")
     }
 
     fn read(&self) -> Vec<T> {
-        let mut values = vec![T::zeroed(); self.len + 2 * GUARD];
-        self.whole.copy_to(&mut values).expect("a download");
+        let values = here(&self.whole);
         let words: &[u32] = bytemuck::cast_slice(&values);
         let (before, rest) = words.split_at(GUARD);
         let (result, after) = rest.split_at(self.len);
@@ -129,20 +127,16 @@ impl Device {
     /// Runs a router and returns everything that it gives, having made sure that nothing around it was written.
     pub fn route(&self, router: &Router, hidden: Hidden<'_>) -> Result<Routed> {
         let (m, shape, top_k) = (hidden.m, router.shape(), router.gate().top_k());
-        let (ids, weights) = (Fenced::<i32>::new(m * top_k), Fenced::<f32>::new(m * top_k));
-        let logits = Fenced::<f32>::new(m * shape.n());
+        let (mut ids, mut weights) = (Fenced::<i32>::new(m * top_k), Fenced::<f32>::new(m * top_k));
+        let mut logits = Fenced::<f32>::new(m * shape.n());
         let (x, stride) = self.lay_out(hidden, shape.k());
-        let x = x.index(hidden.lead..x.len());
-        let mask = hidden.mask.map(|mask| DeviceBuffer::from_slice(mask).expect("memory"));
-        let mut tokens = Tokens::new(&x, m).stride(stride);
+        let x = x.slice(hidden.lead..)?;
+        let mask = hidden.mask.map(there);
+        let mut tokens = Tokens::new(x, m).stride(stride);
         if let Some(mask) = &mask {
             tokens = tokens.mask(mask);
         }
-        let choices = Choices {
-            ids: &mut ids.slice(),
-            weights: &mut weights.slice(),
-            logits: Some(&mut logits.slice()),
-        };
+        let choices = Choices::new(ids.slice(), weights.slice()).logits(logits.slice());
         router.route(tokens, choices, &self.stream)?;
         self.engine.synchronize(&self.stream)?;
         Ok(Routed {
@@ -155,17 +149,17 @@ impl Device {
     /// The logits alone.
     pub fn logits(&self, router: &Router, hidden: Hidden<'_>) -> Result<Vec<f32>> {
         let shape = router.shape();
-        let logits = Fenced::<f32>::new(hidden.m * shape.n());
+        let mut logits = Fenced::<f32>::new(hidden.m * shape.n());
         let (x, stride) = self.lay_out(hidden, shape.k());
-        let x = x.index(hidden.lead..x.len());
-        let tokens = Tokens::new(&x, hidden.m).stride(stride);
-        router.logits(tokens, &mut logits.slice(), &self.stream)?;
+        let x = x.slice(hidden.lead..)?;
+        let tokens = Tokens::new(x, hidden.m).stride(stride);
+        router.logits(tokens, logits.slice(), &self.stream)?;
         self.engine.synchronize(&self.stream)?;
         Ok(logits.read())
     }
 
     /// Tokens on the device as `hidden` wants them, and their stride. NaNs lie before, between and behind them.
-    fn lay_out(&self, hidden: Hidden<'_>, k: usize) -> (DeviceBuffer<u16>, usize) {
+    fn lay_out(&self, hidden: Hidden<'_>, k: usize) -> (Buffer<bf16>, usize) {
         let stride = k + hidden.gap;
         let mut all = vec![bf16::NAN; hidden.lead + hidden.m * stride + GUARD];
         for (token, x) in hidden.x.chunks_exact(k).enumerate() {

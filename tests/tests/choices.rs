@@ -2,14 +2,13 @@
 //! is refused.
 
 use hopper_proj::bf16;
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
 use hopper_proj::instances::formats::bf16::{BF16_PACKED_GEMM, ROUTE_BF16};
 use hopper_proj::instances::{FALLBACK_GEMM, Format, GEMM, Gemm};
 use hopper_proj::plan::{Division, Kernel};
 use hopper_proj::raw::Overlap;
 use hopper_proj::reference::{self, LOGITS_TOLERANCE};
 use hopper_proj::{Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj_tests::{Device, Values, check, prepare, prepare_row_major, shape};
+use hopper_proj_tests::{Device, Values, check, prepare, prepare_row_major, shape, there};
 
 /// Kernels of one request that are run; there are hundreds of divisions of a product.
 const SHOWN: usize = 12;
@@ -58,7 +57,7 @@ fn projections_are_right_by_every_kernel_of_choice() {
                     .project_as(plan.as_ref(), projection, &x_there, m, &mut y, stream, overlap)
                     .unwrap();
                 engine.synchronize(stream).unwrap();
-                check(&engine.download(&y).unwrap(), &x, &weights, shape, m).unwrap();
+                check(&engine.download(&y, stream).unwrap(), &x, &weights, shape, m).unwrap();
             }
         }
     }
@@ -81,13 +80,11 @@ fn routers_are_right_by_every_kernel_of_choice() {
         // Of the kernels for few tokens, one suits their number and how x lies.
         assert!(kernels.len() > if m > 32 { 2 } else { 0 });
         for kernel in kernels.iter().take(SHOWN) {
-            let mut logits = DeviceBuffer::from_slice(&vec![f32::NAN; m * 40]).unwrap();
+            let mut logits = there(&vec![f32::NAN; m * 40]);
             router
                 .logits_by(Some(kernel), tokens, &mut logits, stream, Overlap::Programmatic)
                 .unwrap();
-            device.engine.synchronize(stream).unwrap();
-            let mut seen = vec![0.0; m * 40];
-            logits.copy_to(&mut seen).unwrap();
+            let seen = device.engine.download(&logits, stream).unwrap();
             let error = reference::relative_error_fp32(&seen, &expected);
             assert!(error <= LOGITS_TOLERANCE, "{error:e} by {kernel:?} at m = {m}");
         }
@@ -119,7 +116,7 @@ fn kernels_for_other_numbers_of_tokens_are_right_all_the_same() {
             .project_as(plan.as_ref(), &projection, &x_there, m, &mut y, stream, Overlap::None)
             .unwrap();
         engine.synchronize(stream).unwrap();
-        check(&engine.download(&y).unwrap(), &x, &weights, shape, m).unwrap();
+        check(&engine.download(&y, stream).unwrap(), &x, &weights, shape, m).unwrap();
     }
 }
 
@@ -144,12 +141,12 @@ fn a_kernel_for_something_else_is_refused() {
         (few, &packed, 0, 8, "another format"),
         (router, &projection, 0, 8, "another operation"),
     ] {
-        let x = x.index(first..first + m * 64);
-        let refused = engine.plan_by(&kernel, projection, &x, m);
+        let x = x.slice(first..first + m * 64).unwrap();
+        let refused = engine.plan_by(&kernel, projection, x, m);
         let message = refused.unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     }
-    let none = x.index(0..0);
-    assert_eq!(engine.plan_by(&few, &projection, &none, 0).unwrap(), None);
-    assert!(engine.choices(&projection, &none, 0).unwrap().is_empty());
+    let none = x.slice(..0).unwrap();
+    assert_eq!(engine.plan_by(&few, &projection, none, 0).unwrap(), None);
+    assert!(engine.choices(&projection, none, 0).unwrap().is_empty());
 }

@@ -1,6 +1,5 @@
 //! What a projection moves, as the emulator counts it: weights once, x seldom, y once, no bank conflicts.
 
-use hopper_proj::cust::memory::DeviceBuffer;
 use hopper_proj::formats::window12;
 use hopper_proj::instances::Format;
 use hopper_proj::raw::{DeviceWeights, Overlap};
@@ -39,7 +38,7 @@ fn reads_weights_once(format: Format) {
     let projection = device.prepare(format, &weights_in, shape(n, k));
     for (m, kind, most) in ROWS {
         let x = engine.upload(&values.bf16(m * k)).unwrap();
-        let mut y = DeviceBuffer::from_slice(&vec![0u16; m * n]).unwrap();
+        let mut y = engine.zeroed(m * n).unwrap();
         let kernels = engine.choices(&projection, &x, m).unwrap();
         let kernel = kernels.iter().find(|kernel| kernel.name().starts_with(kind)).unwrap();
         let plan = engine.plan_by(kernel, &projection, &x, m).unwrap();
@@ -78,7 +77,7 @@ fn reads_weights_once(format: Format) {
         }
         assert_eq!(weights.written_bytes, 0, "m = {m}");
 
-        let activations = traffic(x.as_device_ptr().as_raw());
+        let activations = traffic(x.address());
         // Beside the BF16 weights, whatever the format: x costs the same. An exception reads one value of each token.
         let sectors = activations.read_sectors as f64 - (apart * m) as f64;
         let share = sectors * SECTOR / (n * k * 2) as f64;
@@ -91,7 +90,7 @@ fn reads_weights_once(format: Format) {
         assert!(activations.read_bytes as usize >= m * k * 2, "m = {m}");
         assert_eq!(activations.written_bytes, 0, "m = {m}");
 
-        let results = traffic(y.as_device_ptr().as_raw());
+        let results = traffic(y.address());
         assert_eq!(results.written_bytes as usize, m * n * 2, "m = {m}");
         assert_eq!(results.read_bytes, 0, "m = {m}");
         assert_eq!(counters.traffic.len(), buffers, "m = {m}: buffers touched");

@@ -21,12 +21,11 @@ fn no_tokens_are_no_work() {
     let engine = &device.engine;
     let shape = shape(33, 64);
     let projection = prepare(engine, &values.bf16(33 * 64), shape).unwrap();
-    let (x, whole) = (engine.upload(&[]).unwrap(), poisoned(8));
+    let (x, mut whole) = (engine.upload::<bf16>(&[]).unwrap(), poisoned(8));
     engine
-        .project(&projection, &x, 0, &mut whole.index(4..4), &device.stream)
+        .project(&projection, &x, 0, whole.slice_mut(4..4).unwrap(), &device.stream)
         .unwrap();
-    engine.synchronize(&device.stream).unwrap();
-    let left = engine.download(&whole).unwrap();
+    let left = engine.download(&whole, &device.stream).unwrap();
     assert!(left.iter().all(|v| v.to_bits() == POISON));
     assert_eq!(engine.plan(&projection, &x, 0).unwrap(), None);
 }
@@ -58,9 +57,9 @@ fn many_tokens_are_one_product_where_the_weights_are_kept_for_it() {
         let projection = prepare_row_major(&device.engine, &w, shape).unwrap();
         for (m, lead) in [(32, 8), (33, 8), (33, 1), (128, 8), (200, 8)] {
             let x = values.bf16(m * k);
-            let kernel = device
-                .engine
-                .kernel(&projection, &device.fenced(&x, lead).index(lead..lead + m * k), m);
+            let fenced = device.fenced(&x, lead);
+            let x_there = fenced.slice(lead..lead + m * k).unwrap();
+            let kernel = device.engine.kernel(&projection, x_there, m);
             let (kernel, plain) = (kernel.unwrap().unwrap(), lead == 1 || k % 8 != 0);
             assert!(m <= 32 || kernel.starts_with("gemm_bf16_"), "{kernel}");
             assert_eq!(kernel.contains("_plain_"), m > 32 && plain, "{kernel}");
@@ -201,7 +200,7 @@ fn a_chain_on_one_stream_waits_for_what_it_reads() {
     });
     for m in [1, 8, 13, 32] {
         let mut chain = Chain::new(&layers, m);
-        let x = chain.refresh(&mut values);
+        let x = chain.refresh(&device, &mut values);
         chain.queue(&device).unwrap();
         device.engine.synchronize(&device.stream).unwrap();
         chain.check(&device, x);
@@ -226,7 +225,8 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
     let (w, x) = (values.bf16(40 * 72), values.bf16(m * 72));
     let packed = formats::bf16::pack(&w, shape).unwrap();
     let upload = |values: &[bf16]| DeviceBuffer::from_slice(&bits(values)).unwrap();
-    let (packed, x_there, y_there) = (upload(&packed), upload(&x), poisoned(m * 40));
+    let (packed, x_there) = (upload(&packed), upload(&x));
+    let y_there = DeviceBuffer::from_slice(&vec![POISON; m * 40]).unwrap();
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let address = |buffer: &DeviceBuffer<u16>| buffer.as_device_ptr().as_raw();
     // SAFETY: the kernels' context is current, the stream is of it, the buffers hold what their shapes need; or refused
@@ -259,6 +259,7 @@ fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
         (x_at + 1, packed_at, y_at, "x is"),
         (x_at, packed_at + 8, y_at, "the packed weights is"),
         (x_at, packed_at, y_at + 1, "y is"),
+        (x_at, packed_at, x_at, "y at"),
     ] {
         let err = project(x, packed, y, Overlap::None).unwrap_err();
         assert!(err.to_string().starts_with(words), "{err}");
@@ -330,7 +331,7 @@ fn calls_leave_the_current_context_alone() {
         engine.project(&projection, &x, 1, &mut y, stream),
         prepare(engine, &[bf16::ONE; 15], shape).map(drop),
         engine.upload(&[bf16::ONE]).map(drop),
-        engine.download(&y).map(drop),
+        engine.download(&y, &stream).map(drop),
         engine.stream().map(drop),
         engine.take_counters().map(drop),
     ];
@@ -344,7 +345,7 @@ fn calls_leave_the_current_context_alone() {
     drop(foreign);
     engine.make_current().unwrap();
     assert_eq!(driver::current(), own);
-    assert_eq!(engine.download(&y).unwrap(), [bf16::from_f32(5.0); 3]);
+    assert_eq!(engine.download(&y, &stream).unwrap(), [bf16::from_f32(5.0); 3]);
 }
 
 #[test]

@@ -62,17 +62,17 @@ fn calls_keep_to_the_range_that_was_prepared() {
         for &m in inside {
             for lead in [0, 1] {
                 let mut y = poisoned(m * n);
-                let x_there = there.index(lead..lead + m * k);
-                engine.project(&projection, &x_there, m, &mut y, &stream).unwrap();
+                let x_there = there.slice(lead..lead + m * k).unwrap();
+                engine.project(&projection, x_there, m, &mut y, &stream).unwrap();
                 engine.synchronize(&stream).unwrap();
-                let y = engine.download(&y).unwrap();
+                let y = engine.download(&y, &stream).unwrap();
                 check(&y, &x[lead..lead + m * k], &w, shape(n, k), m).unwrap();
             }
         }
         assert_eq!(loaded(&engine), before);
         for &m in outside {
-            let x_there = there.index(0..m * k);
-            let refused = engine.project(&projection, &x_there, m, &mut poisoned(m * n), &stream);
+            let x_there = there.slice(..m * k).unwrap();
+            let refused = engine.project(&projection, x_there, m, &mut poisoned(m * n), &stream);
             let err = refused.unwrap_err();
             assert!(matches!(err, Error::NotPrepared { .. }), "{err}");
             let words = format!("m = {} to {} tokens, and this call has {m}", range.start(), range.end());
@@ -101,18 +101,14 @@ fn the_first_calls_may_be_captured() {
     let mut graph = engine
         .capture(&stream, || {
             engine.project(&projection, &x, m, &mut y, &stream)?;
-            let choices = Choices {
-                ids: &mut ids,
-                weights: &mut chosen,
-                logits: None,
-            };
+            let choices = Choices::new(&mut ids, &mut chosen);
             router.route(Tokens::new(&y, m), choices, &stream)
         })
         .unwrap();
     // SAFETY: all buffers of the capture live.
     unsafe { graph.launch(&stream) }.unwrap();
     engine.synchronize(&stream).unwrap();
-    check(&engine.download(&y).unwrap(), &x_here, &w, shape(n, k), m).unwrap();
+    check(&engine.download(&y, &stream).unwrap(), &x_here, &w, shape(n, k), m).unwrap();
 }
 
 #[test]

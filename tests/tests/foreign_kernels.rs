@@ -53,11 +53,11 @@ fn between(
         overlaps,
     };
     for (call, (ids, weights, logits)) in calls.iter_mut().enumerate() {
-        let logits = Some(&mut **logits);
-        router.route(Tokens::new(&x, m), Choices { ids, weights, logits }, &device.stream)?;
+        let choices = Choices::new(ids, weights).logits(logits);
+        router.route(Tokens::new(&x, m), choices, &device.stream)?;
         if call == 0 {
             // SAFETY: the kernel takes nothing.
-            let code = unsafe { launch.run_in(device.stream.as_inner().cast(), [1, 1, 1], foreign, &[]) };
+            let code = unsafe { launch.run_in(device.stream.handle().cast(), [1, 1, 1], foreign, &[]) };
             assert_eq!(code, 0);
         }
     }

@@ -1,17 +1,15 @@
-//! Launches captured once and replayed on new values. A file of its own, one test at a time: while one captures, no
-//! other may use the context's default stream.
+//! Launches captured once and replayed on new values. A file of its own, one test at a time: seeds belong to all.
 
 use hopper_cuda_driver::emulated::set_seed;
-use hopper_proj::cust::event::{Event, EventFlags};
-use hopper_proj::cust::memory::CopyDestination as _;
-use hopper_proj::cust::stream::{Stream, StreamWaitEventFlags};
+use hopper_cuda_driver::ffi::{self, stream_capture_mode as mode};
 use hopper_proj::instances::Format;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
-use hopper_proj::{Choices, RouterConfig, Score, Tokens};
-use hopper_proj::{Engine, Error, Graph, bf16};
+use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
+use hopper_proj::{Engine, EngineOptions, Error, Graph, PrepareOptions, bf16};
 use hopper_proj_tests::chain::{Chain, Layer, layers};
-use hopper_proj_tests::{Device, Values, bits, check, here, poisoned, prepare, prepare_row_major, shape, there};
+use hopper_proj_tests::{Device, Values, check, here, poisoned, prepare, prepare_row_major, shape, there};
 use std::panic::AssertUnwindSafe;
+use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The right to use the device.
@@ -33,7 +31,7 @@ fn replay_chain(device: &Device, values: &mut Values, layers: &[Layer], m: usize
     let mut graph = device.engine.capture(&device.stream, || chain.queue(device)).unwrap();
     assert!(chain.is_unwritten(device), "captured, so not done");
     for at in 0..replays {
-        let x = chain.refresh(values);
+        let x = chain.refresh(device, values);
         replay(device, &mut graph);
         if at % 10 == 0 {
             chain.check(device, x);
@@ -74,17 +72,13 @@ fn a_router_is_replayed_on_new_values() {
         let (mut ids, mut chosen) = (there(&vec![-9i32; m * 2]), there(&vec![f32::NAN; m * 2]));
         let mut logits = there(&vec![f32::NAN; m * experts]);
         let captured = engine.capture(stream, || {
-            let choices = Choices {
-                ids: &mut ids,
-                weights: &mut chosen,
-                logits: Some(&mut logits),
-            };
+            let choices = Choices::new(&mut ids, &mut chosen).logits(&mut logits);
             router.route(Tokens::new(&x, m), choices, stream)
         });
         let mut graph = captured.unwrap();
         for _ in 0..20 {
             let given = values.bf16(m * k);
-            x.copy_from(&bits(&given)).unwrap();
+            engine.write(&mut x, &given, stream).unwrap();
             replay(&device, &mut graph);
             let exact = reference::logits(&given, &weights, router.shape(), m).unwrap();
             let logits = here(&logits);
@@ -92,13 +86,6 @@ fn a_router_is_replayed_on_new_values() {
             gate::check(&here(&ids), &here(&chosen), &logits, router.gate(), None).unwrap();
         }
     }
-}
-
-/// Has a stream wait for all that was queued on another.
-fn follow(stream: &Stream, other: &Stream) {
-    let event = Event::new(EventFlags::DISABLE_TIMING).unwrap();
-    event.record(other).unwrap();
-    stream.wait_event(event, StreamWaitEventFlags::DEFAULT).unwrap();
 }
 
 /// One stream forks into two, and joins them: a chain on one, a router twice on the other.
@@ -121,27 +108,23 @@ fn several_streams_are_one_graph() {
     let mut logits = there(&vec![f32::NAN; m * experts]);
     let captured = engine.capture(stream, || {
         engine.project(&projections[0], &x, m, &mut hidden, stream)?;
-        follow(&side, stream);
+        side.wait_for(stream)?;
         engine.project(&projections[1], &hidden, m, &mut wide, stream)?;
         engine.project(&projections[2], &wide, m, &mut narrow, stream)?;
         for _ in 0..2 {
-            let choices = Choices {
-                ids: &mut ids,
-                weights: &mut chosen,
-                logits: Some(&mut logits),
-            };
+            let choices = Choices::new(&mut ids, &mut chosen).logits(&mut logits);
             router.route(Tokens::new(&hidden, m), choices, &side)?;
         }
-        follow(stream, &side);
+        stream.wait_for(&side)?;
         Ok(())
     });
     let mut graph = captured.unwrap();
     for seed in 0..8 {
         set_seed(Some(seed));
         let given = values.bf16(m * 136);
-        x.copy_from(&bits(&given)).unwrap();
+        engine.write(&mut x, &given, stream).unwrap();
         replay(&device, &mut graph);
-        let [hidden, wide, narrow] = [&hidden, &wide, &narrow].map(|y| engine.download(y).unwrap());
+        let [hidden, wide, narrow] = [&hidden, &wide, &narrow].map(|y| engine.download(y, stream).unwrap());
         for (at, (x, y)) in [(&given, &hidden), (&hidden, &wide), (&wide, &narrow)]
             .into_iter()
             .enumerate()
@@ -171,7 +154,7 @@ fn serves(device: &Device) {
     let (x, mut y) = (engine.upload(&[bf16::ONE; 5]).unwrap(), poisoned(3));
     engine.project(&projection, &x, 1, &mut y, stream).unwrap();
     engine.synchronize(stream).unwrap();
-    assert_eq!(engine.download(&y).unwrap(), [bf16::from_f32(5.0); 3]);
+    assert_eq!(engine.download(&y, stream).unwrap(), [bf16::from_f32(5.0); 3]);
 }
 
 #[test]
@@ -185,25 +168,23 @@ fn a_panic_ends_the_capture() {
 #[test]
 fn what_cannot_be_captured_is_an_error_and_nothing_worse() {
     let (_alone, device) = (alone(), Device::of_the_run());
-    let (x, y) = (poisoned(5), poisoned(3));
+    let (x, mut y) = (poisoned(5), poisoned(3));
     let projection = prepare(&device.engine, &[bf16::ONE; 15], shape(3, 5)).unwrap();
     let err = fails(&device, |engine| {
-        engine.project(&projection, &x, 2, &mut y.index(..), &device.stream)
+        engine.project(&projection, &x, 2, &mut y, &device.stream)
     });
     assert!(err.to_string().contains("x holds 5 elements"), "{err}");
-    // Uploads go through the default stream, which would have to wait for the captured one. What `cust` calls has no
-    // name of its own for that, so it is an unknown error.
-    let err = fails(&device, |engine| engine.upload(&[bf16::ONE]).map(drop));
-    assert!(matches!(err, Error::Device { code: 999, .. }), "{err}");
     let err = fails(&device, |engine| engine.synchronize(&device.stream));
-    assert!(matches!(err, Error::Device { code: 999, .. }), "{err}");
+    assert!(matches!(err, Error::Device { code: 900, .. }), "{err}");
+    let err = fails(&device, |engine| engine.download(&x, &device.stream).map(drop));
+    assert!(matches!(err, Error::Device { code: 900, .. }), "{err}");
     let err = fails(&device, |engine| engine.capture(&device.stream, || Ok(())).map(drop));
     assert!(matches!(err, Error::Device { code: 401, .. }), "{err}");
     // A stream that was drawn in, and that nothing waits for.
     let side = device.engine.stream().unwrap();
     let err = fails(&device, |engine| {
-        follow(&side, &device.stream);
-        engine.project(&projection, &x, 1, &mut y.index(..), &side)
+        side.wait_for(&device.stream)?;
+        engine.project(&projection, &x, 1, &mut y, &side)
     });
     assert!(matches!(err, Error::Device { code: 904, .. }), "{err}");
     // Here the recording hides what went wrong.
@@ -213,4 +194,71 @@ fn what_cannot_be_captured_is_an_error_and_nothing_worse() {
         Ok(())
     });
     assert!(matches!(err, Error::Device { code: 901, .. }), "{err}");
+}
+
+/// A family of kernels that no other test loads, memory and weights.
+fn prepare_much(engine: &Engine) -> hopper_proj::Result<()> {
+    let before = engine.kernels().loaded().count();
+    let weights = hopper_proj::formats::window12::pack(&[bf16::ONE; 64 * 64], shape(64, 64))?;
+    let projection = engine.prepare(weights, &PrepareOptions::tokens(300..=300))?;
+    assert!(engine.kernels().loaded().count() > before, "with a self-test");
+    let config = RouterConfig::new(Score::Softmax, 2);
+    let router = Router::prepare(
+        engine,
+        RouterWeights::Fp32(&[1.0; 16 * 64]),
+        shape(16, 64),
+        &config,
+        RouterOptions::default(),
+    )?;
+    drop(router.with_own_workspace()?);
+    drop((projection, router, engine.upload(&[1f32; 7])?, engine.zeroed::<u32>(7)?));
+    Ok(())
+}
+
+/// On the thread that captures, on another one, and on one beside a capture that is everybody's business.
+#[test]
+fn weights_are_prepared_while_a_stream_is_captured() {
+    let _alone = alone();
+    let modes = [
+        (Some(mode::THREAD_LOCAL), true),
+        (Some(mode::THREAD_LOCAL), false),
+        (Some(mode::GLOBAL), true),
+        (Some(mode::GLOBAL), false),
+        (None, true),
+        (None, false),
+    ];
+    for (foreign, here) in modes {
+        // An engine of its own: nothing is loaded yet.
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let stream = engine.stream().unwrap();
+        let prepare = || {
+            if here {
+                return prepare_much(&engine);
+            }
+            std::thread::scope(|scope| {
+                let there = scope.spawn(|| {
+                    engine.make_current()?;
+                    prepare_much(&engine)?;
+                    let mut mode = mode::RELAXED;
+                    // SAFETY: reads and writes a number.
+                    assert_eq!(unsafe { ffi::cuThreadExchangeStreamCaptureMode(&raw mut mode) }, 0);
+                    assert_eq!(mode, self::mode::GLOBAL, "as it was before");
+                    Ok(())
+                });
+                there.join().unwrap()
+            })
+        };
+        let Some(foreign) = foreign else {
+            engine.capture(&stream, prepare).unwrap();
+            continue;
+        };
+        let (handle, mut graph) = (stream.handle().cast(), null_mut());
+        // SAFETY: a live stream of the current context; the graph is destroyed once.
+        unsafe {
+            assert_eq!(ffi::cuStreamBeginCapture_v2(handle, foreign), 0);
+            prepare().unwrap();
+            assert_eq!(ffi::cuStreamEndCapture(handle, &raw mut graph), 0, "{foreign}, {here}");
+            assert_eq!(ffi::cuGraphDestroy(graph), 0);
+        }
+    }
 }

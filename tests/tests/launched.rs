@@ -1,13 +1,12 @@
 //! What calls launch is what lists of instances say. One test, as nothing else may use the device while a stream is
 //! captured; nothing runs.
 
-use hopper_proj::cust::memory::{DeviceBuffer, DeviceSlice};
-use hopper_proj::cust::stream::Stream;
+use hopper_cuda_driver::ffi;
 use hopper_proj::cust::sys;
 use hopper_proj::instances::Format;
 use hopper_proj::plan::{Kernel, List, Plan};
 use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj::{Engine, Projection, Request, plan};
+use hopper_proj::{Engine, Projection, Request, Slice, bf16, plan};
 use hopper_proj_tests::{Device, Values, prepare, prepare_row_major, shape};
 use std::ptr::null_mut;
 
@@ -32,33 +31,39 @@ impl Launch {
 }
 
 /// What a call launches, without running it.
-fn launches(stream: &Stream, call: impl FnOnce()) -> Vec<Launch> {
-    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    let (mut graph, mut count) = (null_mut(), 0);
-    let done = sys::CUresult::CUDA_SUCCESS;
-    // SAFETY: a live stream of the current context; each call writes what it is given room for, and the graph is
-    // destroyed once.
-    unsafe {
-        assert_eq!(sys::cuStreamBeginCapture_v2(stream.as_inner(), mode), done);
-        call();
-        assert_eq!(sys::cuStreamEndCapture(stream.as_inner(), &raw mut graph), done);
-        assert_eq!(sys::cuGraphGetNodes(graph, null_mut(), &raw mut count), done);
-        let mut nodes = vec![null_mut(); count];
-        assert_eq!(sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count), done);
-        let launch = |&node: &sys::CUgraphNode| {
-            let mut found = std::mem::zeroed::<sys::CUDA_KERNEL_NODE_PARAMS>();
-            assert_eq!(sys::cuGraphKernelNodeGetParams(node, &raw mut found), done);
-            Launch {
-                function: found.func,
-                grid: [found.gridDimX, found.gridDimY, found.gridDimZ],
-                block: [found.blockDimX, found.blockDimY, found.blockDimZ],
-                shared_bytes: found.sharedMemBytes,
-            }
-        };
-        let found = nodes.iter().map(launch).collect();
-        assert_eq!(sys::cuGraphDestroy(graph), done);
-        found
-    }
+fn launches(device: &Device, call: impl FnOnce() -> hopper_proj::Result<()>) -> Vec<Launch> {
+    let stream = &device.stream;
+    let mut found = Vec::new();
+    let record = || {
+        call()?;
+        let (mut status, mut graph, mut count) = (0, null_mut(), 0);
+        let (id, none, no_count) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: a live stream that is being captured, whose graph lives until then; each call writes what it is given
+        // room for.
+        unsafe {
+            let stream = stream.handle().cast();
+            let told = ffi::cuStreamGetCaptureInfo_v2(stream, &raw mut status, id, &raw mut graph, none, no_count);
+            assert_eq!(told, 0);
+            let (graph, done) = (graph.cast(), sys::CUresult::CUDA_SUCCESS);
+            assert_eq!(sys::cuGraphGetNodes(graph, null_mut(), &raw mut count), done);
+            let mut nodes = vec![null_mut(); count];
+            assert_eq!(sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count), done);
+            let launch = |&node: &sys::CUgraphNode| {
+                let mut found = std::mem::zeroed::<sys::CUDA_KERNEL_NODE_PARAMS>();
+                assert_eq!(sys::cuGraphKernelNodeGetParams(node, &raw mut found), done);
+                Launch {
+                    function: found.func,
+                    grid: [found.gridDimX, found.gridDimY, found.gridDimZ],
+                    block: [found.blockDimX, found.blockDimY, found.blockDimZ],
+                    shared_bytes: found.sharedMemBytes,
+                }
+            };
+            found = nodes.iter().map(launch).collect();
+        }
+        Ok(())
+    };
+    device.engine.capture(stream, record).unwrap();
+    found
 }
 
 /// The plan of the kernel that a list marks, which says so itself.
@@ -71,31 +76,27 @@ fn listed(engine: &Engine, request: &Request) -> Plan {
     plan::plan_with(&kernel, request, &device).unwrap().unwrap()
 }
 
-fn check_projection(device: &Device, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> &'static str {
+fn check_projection(device: &Device, projection: &Projection, x: Slice<'_, bf16>, m: usize) -> &'static str {
     let (engine, stream) = (&device.engine, &device.stream);
-    let mut y = DeviceBuffer::<u16>::zeroed(m * projection.shape().n()).unwrap();
+    let mut y = engine.zeroed(m * projection.shape().n()).unwrap();
     let plan = listed(engine, &engine.request(projection, x, m));
-    let seen = launches(stream, || engine.project(projection, x, m, &mut y, stream).unwrap());
+    let seen = launches(device, || engine.project(projection, x, m, &mut y, stream));
     assert_eq!(seen, [Launch::of(engine, &plan)], "{}, m = {m}", projection.shape());
     assert_eq!(engine.plan(projection, x, m).unwrap(), Some(plan));
     assert_eq!(engine.kernel(projection, x, m).unwrap(), Some(plan.name()));
     plan.name()
 }
 
-fn check_router(device: &Device, router: &Router, x: &DeviceSlice<u16>, m: usize) -> &'static str {
+fn check_router(device: &Device, router: &Router, x: Slice<'_, bf16>, m: usize) -> &'static str {
     let (engine, stream) = (&device.engine, &device.stream);
     let top_k = router.gate().top_k();
-    let mut ids = DeviceBuffer::<i32>::zeroed(m * top_k).unwrap();
-    let mut weights = DeviceBuffer::<f32>::zeroed(m * top_k).unwrap();
+    let mut ids = engine.zeroed(m * top_k).unwrap();
+    let mut weights = engine.zeroed(m * top_k).unwrap();
     let tokens = Tokens::new(x, m);
     let plan = listed(engine, &router.request(tokens).unwrap());
-    let seen = launches(stream, || {
-        let choices = Choices {
-            ids: &mut ids,
-            weights: &mut weights,
-            logits: None,
-        };
-        router.route(tokens, choices, stream).unwrap();
+    let seen = launches(device, || {
+        let choices = Choices::new(&mut ids, &mut weights);
+        router.route(tokens, choices, stream)
     });
     assert_eq!(seen.len(), m.div_ceil(router.max_tokens()));
     assert_eq!(seen[0], Launch::of(engine, &plan), "{}, m = {m}", router.shape());
@@ -118,10 +119,10 @@ fn a_call_launches_what_the_list_marks() {
         for m in [1, 8, 9, 32, 33, 64, 200, 300] {
             let x = engine.upload(&values.bf16(m * k + 8)).unwrap();
             for lead in [0, 1, 8] {
-                let x = x.index(lead..lead + m * k);
+                let x = x.slice(lead..lead + m * k).unwrap();
                 names.extend(
                     ways.iter()
-                        .map(|projection| check_projection(&device, projection, &x, m)),
+                        .map(|projection| check_projection(&device, projection, x, m)),
                 );
             }
         }
@@ -140,7 +141,7 @@ fn a_call_launches_what_the_list_marks() {
             for m in [1, 9, 32, 33, 130, 200, 333] {
                 let x = engine.upload(&values.bf16(m * k + 8)).unwrap();
                 for lead in [0, 1] {
-                    names.push(check_router(&device, &router, &x.index(lead..lead + m * k), m));
+                    names.push(check_router(&device, &router, x.slice(lead..lead + m * k).unwrap(), m));
                 }
             }
         }

@@ -35,7 +35,9 @@ fn project(kept: Kept, (n, k, m): (usize, usize, usize), lead: usize, values: &m
     let y = device.project(None, &projection, &x, lead, m).unwrap();
     check(&y, &x, &weights, shape, m).unwrap_or_else(|wrong| panic!("{kept:?}, {lead} values in: {wrong}"));
     let there = device.fenced(&x, lead);
-    let kernel = device.engine.kernel(&projection, &there.index(lead..lead + m * k), m);
+    let kernel = device
+        .engine
+        .kernel(&projection, there.slice(lead..lead + m * k).unwrap(), m);
     kernel.unwrap().unwrap()
 }
 

@@ -2,10 +2,9 @@
 //! before it.
 
 use hopper_cuda_driver::emulated::set_seed;
-use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj::{DriverInUse, cust::memory::CopyDestination as _, cust::memory::DeviceBuffer};
+use hopper_proj::{Choices, DriverInUse, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
 use hopper_proj_tests::router::{Hidden, check_gate};
-use hopper_proj_tests::{Device, Values};
+use hopper_proj_tests::{Device, Values, here, there};
 
 const SEEDS: u64 = 50;
 
@@ -88,21 +87,17 @@ fn replay(
     let router = device.router(RouterWeights::Fp32(&weights), experts, &config, options);
     let x = device.engine.upload(&x).unwrap();
     let run = |times: usize| {
-        let mut ids = DeviceBuffer::from_slice(&vec![-7i32; m * 2]).unwrap();
-        let mut weights = DeviceBuffer::from_slice(&vec![f32::NAN; m * 2]).unwrap();
+        let mut ids = there(&vec![-7i32; m * 2]);
+        let mut weights = there(&vec![f32::NAN; m * 2]);
         for _ in 0..times {
-            let choices = Choices {
-                ids: &mut ids,
-                weights: &mut weights,
-                logits: None,
-            };
+            let choices = Choices::new(&mut ids, &mut weights);
             router.route(Tokens::new(&x, m), choices, &device.stream).unwrap();
         }
         device.engine.synchronize(&device.stream).unwrap();
-        let (mut ids_here, mut weights_here) = (vec![0; m * 2], vec![0f32; m * 2]);
-        ids.copy_to(&mut ids_here).unwrap();
-        weights.copy_to(&mut weights_here).unwrap();
-        (ids_here, weights_here.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+        (
+            here(&ids),
+            here(&weights).into_iter().map(f32::to_bits).collect::<Vec<_>>(),
+        )
     };
     let first = run(1);
     assert_eq!(run(times), first, "m = {m}");

@@ -1,6 +1,7 @@
 //! Routers among other work: behind projections, and on a caller's own context and stream.
 
 use hopper_cuda_driver::emulated::set_seed;
+use hopper_proj::cust::memory::{DeviceBuffer, DeviceCopy};
 use hopper_proj::cust::stream::{Stream, StreamFlags};
 use hopper_proj::formats::split::Split;
 use hopper_proj::formats::{bf16 as bf16_format, window12};
@@ -33,15 +34,11 @@ fn a_router_waits_for_what_it_reads() {
             let mut logits = there(&vec![f32::NAN; m * experts]);
             engine.project(&projection, &x, m, &mut y, stream).unwrap();
             for _ in 0..2 {
-                let choices = Choices {
-                    ids: &mut ids,
-                    weights: &mut chosen,
-                    logits: Some(&mut logits),
-                };
+                let choices = Choices::new(&mut ids, &mut chosen).logits(&mut logits);
                 router.route(Tokens::new(&y, m), choices, stream).unwrap();
             }
             engine.synchronize(stream).unwrap();
-            let y = engine.download(&y).unwrap();
+            let y = engine.download(&y, stream).unwrap();
             let exact = reference::logits(&y, &weights, shape(experts, hidden), m).unwrap();
             let logits = here(&logits);
             let error = reference::relative_error_fp32(&logits, &exact);
@@ -53,6 +50,13 @@ fn a_router_waits_for_what_it_reads() {
 
 #[test]
 fn the_raw_layer_serves_a_context_and_a_stream_of_the_callers() {
+    // Memory of the caller's context, by the caller's wrapper.
+    fn there<T: DeviceCopy>(values: &[T]) -> DeviceBuffer<T> {
+        DeviceBuffer::from_slice(values).unwrap()
+    }
+    fn here<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Vec<T> {
+        values.as_host_vec().unwrap()
+    }
     let mut values = Values::fresh();
     Device::of_the_run();
     let context = OwnContext::new();

@@ -1,9 +1,9 @@
 //! The reader that measures the limit reads every byte once.
 
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
+use hopper_proj::Buffer;
 use hopper_proj::instances::{STREAM_READ, StreamRead};
 use hopper_proj::raw::{Overlap, Queue};
-use hopper_proj_tests::{Device, Values, prepare, shape};
+use hopper_proj_tests::{Device, Values, here, prepare, shape, there};
 
 /// The device of the run, with the readers loaded.
 fn readers() -> Device {
@@ -14,7 +14,7 @@ fn readers() -> Device {
 
 fn queue(device: &Device, overlap: Overlap) -> Queue {
     Queue {
-        stream: device.stream.as_inner(),
+        stream: device.stream.handle(),
         overlap,
     }
 }
@@ -24,16 +24,14 @@ fn checksum(words: &[u32]) -> u32 {
 }
 
 /// What the reader leaves per warp, added up.
-fn left(out: &DeviceBuffer<u32>) -> u32 {
-    let mut words = vec![0; out.len()];
-    out.copy_to(&mut words).unwrap();
-    checksum(&words)
+fn left(out: &Buffer<u32>) -> u32 {
+    checksum(&here(out))
 }
 
 /// Memory for one word per warp, which the reader must overwrite, every one.
-fn output(ctas: u32, reader: &StreamRead) -> DeviceBuffer<u32> {
+fn output(ctas: u32, reader: &StreamRead) -> Buffer<u32> {
     let words: Vec<u32> = (1..=ctas * reader.warps as u32).collect();
-    DeviceBuffer::from_slice(&words).unwrap()
+    there(&words)
 }
 
 #[test]
@@ -43,11 +41,11 @@ fn checksums_agree_with_the_hosts() {
         let chunk = reader.chunk_bytes();
         for bytes in [16, chunk - 16, chunk, chunk + 16, 5 * chunk, 100_000, (1 << 20) + 16] {
             let words = values.words(bytes / 4);
-            let data = DeviceBuffer::from_slice(&words).unwrap();
+            let data = there(&words);
             // Fewer chunks than CTAs, and more than a CTA's ring holds.
             for ctas in [1, 3, 8] {
                 let out = output(ctas, reader);
-                let (data, out_at) = (data.as_device_ptr().as_raw(), out.as_device_ptr().as_raw());
+                let (data, out_at) = (data.address(), out.address());
                 let queue = queue(&device, Overlap::Programmatic);
                 // SAFETY: the engine's context is current, the stream is of it, and the buffers have the sizes that are
                 // passed.
@@ -127,21 +125,21 @@ fn what_the_reader_cannot_take_is_refused() {
 fn any_data_is_read() {
     let (device, mut values) = (readers(), Values::fresh());
     let words = values.words(5000);
-    let data = DeviceBuffer::from_slice(&words).unwrap();
+    let data = there(&words);
     for reader in STREAM_READ {
         let mut out = output(device.engine.reader_ctas(reader), reader);
-        let part = data.index(4..4996);
+        let part = data.slice(4..4996).unwrap();
         let overlap = Overlap::None;
         device
             .engine
-            .stream_read_data(reader, &part, &mut out, &device.stream, overlap)
+            .stream_read_data(reader, part, &mut out, &device.stream, overlap)
             .unwrap();
         device.engine.synchronize(&device.stream).unwrap();
         assert_eq!(left(&out), checksum(&words[4..4996]));
-        let short = data.index(0..3);
+        let short = data.slice(..3).unwrap();
         let refused = device
             .engine
-            .stream_read_data(reader, &short, &mut out, &device.stream, overlap);
+            .stream_read_data(reader, short, &mut out, &device.stream, overlap);
         assert!(refused.unwrap_err().to_string().contains("multiple of 16"));
     }
 }

@@ -1,12 +1,11 @@
 //! 12-bit weights give what BF16 weights give, to the order of the sums, however many of them the palette lacks.
 
 use approx::abs_diff_eq;
-use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_proj::formats::window12;
 use hopper_proj::instances::Format;
 use hopper_proj::{DriverInUse, Projection, Shape, bf16};
 use hopper_proj_tests::exceptions::weights;
-use hopper_proj_tests::{Device, Values, any_tokens, shape};
+use hopper_proj_tests::{Device, Values, any_tokens, shape, there};
 
 /// Shares of the weights that the palette lacks.
 const RATES: [f64; 5] = [0.0, 1e-4, 1e-2, 0.5, 1.0];
@@ -18,12 +17,9 @@ const TOLERANCE: f64 = 1e-6;
 fn fp32(device: &Device, projection: &Projection, x: &[bf16], m: usize) -> Vec<f32> {
     let engine = &device.engine;
     let x = engine.upload(x).unwrap();
-    let mut y = DeviceBuffer::from_slice(&vec![f32::NAN; m * projection.shape().n()]).unwrap();
+    let mut y = there(&vec![f32::NAN; m * projection.shape().n()]);
     engine.project_fp32(projection, &x, m, &mut y, &device.stream).unwrap();
-    engine.synchronize(&device.stream).unwrap();
-    let mut out = vec![0.0; y.len()];
-    y.copy_to(&mut out).unwrap();
-    out
+    engine.download(&y, &device.stream).unwrap()
 }
 
 fn apart(a: &[f32], b: &[f32]) -> f64 {

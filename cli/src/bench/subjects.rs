@@ -2,12 +2,10 @@
 
 use crate::error::Result;
 use crate::inputs::Inputs;
-use hopper_proj::cust::memory::DeviceBuffer;
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::plan::Plan;
 use hopper_proj::raw::{Overlap, RowMajor};
+use hopper_proj::{Buffer, Engine, Projection, Stream, bf16};
 use hopper_proj::{Choices, Router, Tokens};
-use hopper_proj::{Engine, Projection, bf16, device_error};
 
 /// A call at one number of tokens.
 pub(super) trait Subject {
@@ -40,7 +38,7 @@ impl Launch {
     }
 
     /// The launch of a projection of `m` tokens.
-    fn project(engine: &Engine, projection: &Projection, x: &DeviceBuffer<u16>, m: usize) -> Result<Self> {
+    fn project(engine: &Engine, projection: &Projection, x: &Buffer<bf16>, m: usize) -> Result<Self> {
         let plan = engine.plan(projection, x, m)?;
         Ok(Launch::of(plan.as_ref(), projection.bytes(), projection.row_major()))
     }
@@ -78,7 +76,7 @@ impl Memory {
 }
 
 /// Device memory that no kernel has written yet.
-pub(super) fn blank(engine: &Engine, len: usize) -> Result<DeviceBuffer<u16>> {
+pub(super) fn blank(engine: &Engine, len: usize) -> Result<Buffer<bf16>> {
     Ok(engine.upload(&vec![bf16::NAN; len])?)
 }
 
@@ -93,8 +91,8 @@ fn weights_of(projection: &Projection) -> Vec<u64> {
 pub(super) struct Dense<'a> {
     copies: &'a [Projection],
     m: usize,
-    x: DeviceBuffer<u16>,
-    y: DeviceBuffer<u16>,
+    x: Buffer<bf16>,
+    y: Buffer<bf16>,
     launch: [Launch; 1],
 }
 
@@ -129,8 +127,8 @@ impl Subject for Dense<'_> {
         let (x, y) = (&self.x, &self.y);
         vec![
             Memory::read("weights", weights_of(&self.copies[0]), self.launch[0].bytes),
-            Memory::read("x", vec![x.as_device_ptr().as_raw()], x.len() * 2),
-            Memory::written("y", vec![y.as_device_ptr().as_raw()], y.len() * 2),
+            Memory::read("x", vec![x.address()], x.len() * 2),
+            Memory::written("y", vec![y.address()], y.len() * 2),
         ]
     }
 }
@@ -140,8 +138,8 @@ pub(super) struct Chain<'a> {
     down: &'a [Projection],
     up: &'a [Projection],
     m: usize,
-    wide: DeviceBuffer<u16>,
-    narrow: DeviceBuffer<u16>,
+    wide: Buffer<bf16>,
+    narrow: Buffer<bf16>,
     launches: [Launch; 2],
 }
 
@@ -189,13 +187,13 @@ impl Subject for Chain<'_> {
             narrow,
             ..
         } = self;
-        engine.project_overlapping(&down[copy], wide, *m, narrow, stream, overlap)?;
-        engine.project_overlapping(&up[copy], narrow, *m, wide, stream, overlap)
+        engine.project_overlapping(&down[copy], &*wide, *m, &mut *narrow, stream, overlap)?;
+        engine.project_overlapping(&up[copy], &*narrow, *m, &mut *wide, stream, overlap)
     }
 
     fn memory(&self) -> Vec<Memory> {
         let (wide, narrow) = (&self.wide, &self.narrow);
-        let values = vec![wide.as_device_ptr().as_raw(), narrow.as_device_ptr().as_raw()];
+        let values = vec![wide.address(), narrow.address()];
         let bytes = (wide.len() + narrow.len()) * 2;
         let weights = [weights_of(&self.down[0]), weights_of(&self.up[0])].concat();
         vec![
@@ -214,11 +212,11 @@ impl Subject for Chain<'_> {
 pub(super) struct Routing<'a> {
     copies: &'a [Router],
     m: usize,
-    x: DeviceBuffer<u16>,
-    ids: DeviceBuffer<i32>,
-    weights: DeviceBuffer<f32>,
+    x: Buffer<bf16>,
+    ids: Buffer<i32>,
+    weights: Buffer<f32>,
     /// Given where they alone are asked for.
-    logits: Option<DeviceBuffer<f32>>,
+    logits: Option<Buffer<f32>>,
     launch: [Launch; 1],
 }
 
@@ -231,8 +229,7 @@ impl<'a> Routing<'a> {
         inputs: &mut Inputs,
     ) -> Result<Self> {
         let (shape, chosen) = (copies[0].shape(), m * copies[0].gate().top_k());
-        let failed = |err| device_error("make room for a router's results", err);
-        let logits = logits_alone.then(|| DeviceBuffer::from_slice(&vec![f32::NAN; m * shape.n()]));
+        let logits = logits_alone.then(|| engine.upload(&vec![f32::NAN; m * shape.n()]));
         let (router, x) = (&copies[0], engine.upload(&inputs.x(m * shape.k()))?);
         let plan = router.plan(Tokens::new(&x, m))?;
         Ok(Routing {
@@ -240,9 +237,9 @@ impl<'a> Routing<'a> {
             m,
             launch: [Launch::of(plan.as_ref(), router.unit_bytes(), router.memory().rows)],
             x,
-            ids: DeviceBuffer::from_slice(&vec![i32::MIN; chosen]).map_err(failed)?,
-            weights: DeviceBuffer::from_slice(&vec![f32::NAN; chosen]).map_err(failed)?,
-            logits: logits.transpose().map_err(failed)?,
+            ids: engine.upload(&vec![i32::MIN; chosen])?,
+            weights: engine.upload(&vec![f32::NAN; chosen])?,
+            logits: logits.transpose()?,
         })
     }
 }
@@ -261,11 +258,7 @@ impl Subject for Routing<'_> {
         if let Some(logits) = &mut self.logits {
             return router.logits_by(None, tokens, logits, stream, overlap);
         }
-        let choices = Choices {
-            ids: &mut self.ids,
-            weights: &mut self.weights,
-            logits: None,
-        };
+        let choices = Choices::new(&mut self.ids, &mut self.weights);
         router.route_overlapping(tokens, choices, stream, overlap)
     }
 
@@ -274,16 +267,16 @@ impl Subject for Routing<'_> {
         let rows = memory.rows.map(|rows| rows.address());
         let weights = memory.weights.addresses().into_iter().chain(rows).collect();
         let result = match &self.logits {
-            Some(logits) => Memory::written("logits", vec![logits.as_device_ptr().as_raw()], logits.len() * 4),
+            Some(logits) => Memory::written("logits", vec![logits.address()], logits.len() * 4),
             None => {
-                let parts = vec![self.ids.as_device_ptr().as_raw(), self.weights.as_device_ptr().as_raw()];
+                let parts = vec![self.ids.address(), self.weights.address()];
                 Memory::written("choices", parts, (self.ids.len() + self.weights.len()) * 4)
             }
         };
         let sums = vec![memory.workspace.sums, memory.workspace.shared_sums];
         vec![
             Memory::read("weights", weights, self.launch[0].bytes),
-            Memory::read("x", vec![self.x.as_device_ptr().as_raw()], self.x.len() * 2),
+            Memory::read("x", vec![self.x.address()], self.x.len() * 2),
             result,
             Memory::written("sums", sums, 0),
         ]

@@ -4,12 +4,9 @@
 use super::{Meter, Row, Subject};
 use crate::args::Mode;
 use crate::error::Result;
-use hopper_proj::cust::event::{Event, EventFlags};
-use hopper_proj::cust::memory::{CopyDestination, DeviceBuffer};
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::instances::STREAM_READ;
 use hopper_proj::raw::Overlap;
-use hopper_proj::{Engine, device_error};
+use hopper_proj::{Buffer, Engine, Stream};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
@@ -118,7 +115,7 @@ impl Meter for Clock {
 #[derive(Default)]
 struct Readers {
     /// Words to read, of no meaning.
-    data: Option<DeviceBuffer<u32>>,
+    data: Option<Buffer<u32>>,
     /// Microseconds, by the bytes of a call's launches.
     known: HashMap<Vec<usize>, f64>,
 }
@@ -141,7 +138,7 @@ impl Readers {
         let needed = words.iter().sum::<usize>() * calls;
         if self.data.as_ref().is_none_or(|data| data.len() < needed) {
             self.data = None;
-            self.data = Some(noise(engine, needed)?);
+            self.data = Some(noise(engine, needed, stream)?);
         }
         let Some(data) = &self.data else {
             return Ok(f64::NAN);
@@ -153,8 +150,8 @@ impl Readers {
             let us = per_call(engine, stream, calls, |stream| {
                 let mut at = 0;
                 for len in std::iter::repeat_n(&words, calls).flatten() {
-                    let part = data.index(at..at + len);
-                    engine.stream_read_data(reader, &part, &mut out, stream, overlap)?;
+                    let part = data.slice(at..at + len)?;
+                    engine.stream_read_data(reader, part, &mut out, stream, overlap)?;
                     at += len;
                 }
                 Ok(())
@@ -167,16 +164,14 @@ impl Readers {
 }
 
 /// Random words in device memory: a memory's speed may depend on what it holds.
-fn noise(engine: &Engine, len: usize) -> Result<DeviceBuffer<u32>> {
+fn noise(engine: &Engine, len: usize, stream: &Stream) -> Result<Buffer<u32>> {
     const PIECE: usize = 16 << 20;
     let mut random = StdRng::seed_from_u64(0);
     let piece: Vec<u32> = (0..PIECE.min(len)).map(|_| random.random()).collect();
-    let data = engine.zeroed(len)?;
+    let mut data = engine.zeroed(len)?;
     for start in (0..len).step_by(PIECE) {
         let end = len.min(start + PIECE);
-        let mut part = data.index(start..end);
-        part.copy_from(&piece[..end - start])
-            .map_err(|err| device_error("upload words to read", err))?;
+        engine.write(data.slice_mut(start..end)?, &piece[..end - start], stream)?;
     }
     Ok(data)
 }
@@ -189,20 +184,15 @@ pub(crate) fn per_call(
     record: impl FnOnce(&Stream) -> hopper_proj::Result<()>,
 ) -> Result<f64> {
     let mut graph = engine.capture(stream, || record(stream))?;
-    let event = || Event::new(EventFlags::DEFAULT).map_err(|err| device_error("create an event", err));
-    let (start, end) = (event()?, event()?);
+    let (start, end) = (engine.timing_event()?, engine.timing_event()?);
     let mut times = Vec::with_capacity(REPLAYS);
     for replay in 0..WARM_UPS + REPLAYS {
-        start
-            .record(stream)
-            .map_err(|err| device_error("record an event", err))?;
+        stream.record(&start)?;
         // SAFETY: the caller's buffers outlive this function, which ends after the last replay has.
         unsafe { graph.launch(stream) }?;
-        end.record(stream).map_err(|err| device_error("record an event", err))?;
+        stream.record(&end)?;
         engine.synchronize(stream)?;
-        let ms = end
-            .elapsed_time_f32(&start)
-            .map_err(|err| device_error("read a time", err))?;
+        let ms = end.milliseconds_since(&start)?;
         if replay >= WARM_UPS {
             times.push(f64::from(ms) * 1e3 / calls as f64);
         }

@@ -4,11 +4,9 @@ use super::{Report, Row};
 use crate::bench::{KEPT, Kept, prepared, tokens};
 use crate::error::Result;
 use crate::inputs::{DEVIATION, Inputs};
-use hopper_proj::cust::memory::DeviceSlice;
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::reference::{self, TOLERANCE};
 use hopper_proj::suites::Case;
-use hopper_proj::{DriverInUse, Engine, Projection, bf16};
+use hopper_proj::{DriverInUse, Engine, Projection, Stream, bf16};
 
 /// The cases of one layer, which share its weights.
 pub(super) fn check(engine: &Engine, layer: &[Case], inputs: &mut Inputs, report: &mut Report<'_>) -> Result<()> {
@@ -69,12 +67,10 @@ fn project(
         GUARD
     };
     let x = engine.upload(x)?;
-    let y = engine.upload(&vec![POISON; len + guard])?;
-    let mut live: DeviceSlice<u16> = y.index(0..len);
+    let mut y = engine.upload(&vec![POISON; len + guard])?;
     let instance = engine.kernel(projection, &x, m)?.unwrap_or_default();
-    engine.project(projection, &x, m, &mut live, stream)?;
-    engine.synchronize(stream)?;
-    let mut result = engine.download(&y)?;
+    engine.project(projection, &x, m, y.slice_mut(..len)?, stream)?;
+    let mut result = engine.download(&y, stream)?;
     if result[len..].iter().any(|value| value.to_bits() != POISON.to_bits()) {
         // A write past the end is as wrong as a wrong value.
         result.fill(POISON);

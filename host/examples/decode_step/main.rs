@@ -13,10 +13,8 @@
 mod parts;
 
 use clap::Parser;
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer};
-use hopper_proj::cust::stream::Stream;
-use hopper_proj::{DriverInUse, Engine, EngineOptions, Graph, bf16};
-use parts::{EXPERTS, Experts, Layer, Values, failed, memory};
+use hopper_proj::{Buffer, DriverInUse, Engine, EngineOptions, Graph, Stream, bf16};
+use parts::{EXPERTS, Experts, Layer, Values};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use std::error::Error;
@@ -90,13 +88,12 @@ fn run(args: &Args) -> Result<()> {
         let x = values.bf16(step.x.len(), 1.0);
         let compared = replay.is_multiple_of(args.every) || replay == replays;
         if compared {
-            step.poison()?;
+            step.poison(&engine, &stream)?;
         }
-        step.replay(&mut graph, &x, &stream)?;
+        step.replay(&engine, &mut graph, &x, &stream)?;
         if compared {
-            engine.synchronize(&stream)?;
             let errors = step
-                .compare(&engine, &x)
+                .compare(&engine, &x, &stream)
                 .map_err(|err| format!("replay {replay}: {err}"))?;
             worst = worst.or(errors);
             comparisons += 1;
@@ -112,7 +109,7 @@ fn run(args: &Args) -> Result<()> {
 /// All that a step needs on the device, with what the comparison needs beside.
 struct Step {
     m: usize,
-    x: DeviceBuffer<u16>,
+    x: Buffer<bf16>,
     qkv_gate: Layer,
     o: Layer,
     experts: Experts,
@@ -127,7 +124,7 @@ impl Step {
         let (qkv_gate, o, pooler, unpooler) = (layer("qkv_gate")?, layer("o")?, layer("pooler")?, layer("unpooler")?);
         Ok(Step {
             m,
-            x: memory(m * qkv_gate.shape.k())?,
+            x: engine.zeroed(m * qkv_gate.shape.k())?,
             experts: Experts::prepare(engine, m, reduce, values)?,
             pooler,
             unpooler,
@@ -142,36 +139,35 @@ impl Step {
     fn queue(&mut self, engine: &Engine, stream: &Stream) -> hopper_proj::Result<()> {
         let m = self.m;
         self.qkv_gate.queue(engine, &self.x, m, stream)?;
-        let attention = self.qkv_gate.y.index(0..m * self.o.shape.k());
-        self.o.queue(engine, &attention, m, stream)?;
+        let attention = self.qkv_gate.y.slice(..m * self.o.shape.k())?;
+        self.o.queue(engine, attention, m, stream)?;
         self.experts.queue(&self.o.y, m, stream)?;
         self.pooler.queue(engine, &self.o.y, m, stream)?;
         self.unpooler.queue(engine, &self.pooler.y, m, stream)
     }
 
     /// Makes all results NaNs, and ids of no expert: what a replay leaves out cannot pass for right.
-    fn poison(&mut self) -> Result<()> {
+    fn poison(&mut self, engine: &Engine, stream: &Stream) -> Result<()> {
         for layer in [&mut self.qkv_gate, &mut self.o, &mut self.pooler, &mut self.unpooler] {
-            layer.poison()?;
+            layer.poison(engine, stream)?;
         }
-        self.experts.poison()
+        self.experts.poison(engine, stream)
     }
 
     /// One step on new hidden states.
-    fn replay(&mut self, graph: &mut Graph, x: &[bf16], stream: &Stream) -> Result<()> {
-        // The copy is the default stream's, which waits for the replay before; and the engine's streams wait for it.
-        self.x.copy_from(bytemuck::cast_slice::<bf16, u16>(x)).map_err(failed)?;
+    fn replay(&mut self, engine: &Engine, graph: &mut Graph, x: &[bf16], stream: &Stream) -> Result<()> {
+        engine.write(&mut self.x, x, stream)?;
         // SAFETY: the step keeps every buffer, and a buffer is freed only once the device has done its work.
         unsafe { graph.launch(stream)? };
         Ok(())
     }
 
     /// Holds what a replay has left against FP64, each layer on the very values that it was given.
-    fn compare(&self, engine: &Engine, x: &[bf16]) -> Result<Errors> {
+    fn compare(&self, engine: &Engine, x: &[bf16], stream: &Stream) -> Result<Errors> {
         let m = self.m;
         let mut worst = Errors::default();
         let mut project = |layer: &Layer, x: &[bf16]| -> Result<Vec<bf16>> {
-            let (y, error) = layer.compare(engine, x, m)?;
+            let (y, error) = layer.compare(engine, x, m, stream)?;
             worst.projections = worst.projections.max(error);
             Ok(y)
         };
@@ -179,7 +175,7 @@ impl Step {
         let hidden = project(&self.o, &attention[..m * self.o.shape.k()])?;
         let pooled = project(&self.pooler, &hidden)?;
         project(&self.unpooler, &pooled)?;
-        worst.logits = self.experts.compare(&hidden, m)?;
+        worst.logits = self.experts.compare(engine, &hidden, m, stream)?;
         Ok(worst)
     }
 }

@@ -1,13 +1,11 @@
 //! The parts of a step: layers, the router, random values.
 
 use super::{Args, Result};
-use hopper_proj::cust::memory::{CopyDestination as _, DeviceBuffer, DeviceCopy, DeviceSlice};
-use hopper_proj::cust::stream::Stream;
 use hopper_proj::formats::{PackFormat, Weights};
 use hopper_proj::reference::{self, LOGITS_GOAL, TOLERANCE, gate};
 use hopper_proj::suites::{RouterCase, Suite};
+use hopper_proj::{Buffer, Element, Engine, PrepareOptions, Projection, Shape, Slice, Stream, bf16};
 use hopper_proj::{Choices, Router, RouterOptions, RouterWeights, Tokens};
-use hopper_proj::{Engine, PrepareOptions, Projection, Shape, bf16, device_error};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
@@ -17,7 +15,7 @@ pub(super) struct Layer {
     pub(super) shape: Shape,
     pub(super) weights: Vec<bf16>,
     pub(super) projection: Projection,
-    pub(super) y: DeviceBuffer<u16>,
+    pub(super) y: Buffer<bf16>,
 }
 
 impl Layer {
@@ -48,28 +46,28 @@ impl Layer {
             shape,
             projection: engine.prepare(Weights::bf16(&weights, shape)?, &options)?,
             weights,
-            y: memory(usize::from(args.tokens) * shape.n())?,
+            y: engine.zeroed(usize::from(args.tokens) * shape.n())?,
         })
     }
 
-    pub(super) fn queue(
+    pub(super) fn queue<'a>(
         &mut self,
         engine: &Engine,
-        x: &DeviceSlice<u16>,
+        x: impl Into<Slice<'a, bf16>>,
         m: usize,
         stream: &Stream,
     ) -> hopper_proj::Result<()> {
         engine.project(&self.projection, x, m, &mut self.y, stream)
     }
 
-    pub(super) fn poison(&mut self) -> Result<()> {
+    pub(super) fn poison(&mut self, engine: &Engine, stream: &Stream) -> Result<()> {
         // A NaN that no kernel writes.
-        fill(&mut self.y, 0xffff)
+        fill(engine, &mut self.y, bf16::from_bits(0xffff), stream)
     }
 
     /// The result and its relative error, if that is small enough.
-    pub(super) fn compare(&self, engine: &Engine, x: &[bf16], m: usize) -> Result<(Vec<bf16>, f64)> {
-        let y = engine.download(&self.y)?;
+    pub(super) fn compare(&self, engine: &Engine, x: &[bf16], m: usize, stream: &Stream) -> Result<(Vec<bf16>, f64)> {
+        let y = engine.download(&self.y, stream)?;
         let error = reference::relative_error(&y, &reference::project(x, &self.weights, self.shape, m)?);
         within(self.name, error, TOLERANCE)?;
         Ok((y, error))
@@ -80,9 +78,9 @@ impl Layer {
 pub(super) struct Experts {
     pub(super) weights: Vec<f32>,
     router: Router,
-    pub(super) ids: DeviceBuffer<i32>,
-    pub(super) shares: DeviceBuffer<f32>,
-    logits: DeviceBuffer<f32>,
+    pub(super) ids: Buffer<i32>,
+    pub(super) shares: Buffer<f32>,
+    logits: Buffer<f32>,
 }
 
 impl Experts {
@@ -98,37 +96,36 @@ impl Experts {
         let options = RouterOptions::default().max_tokens(m);
         let router = Router::prepare(engine, RouterWeights::Fp32(&weights), shape, &config, options)?;
         Ok(Experts {
-            ids: memory(m * router.gate().top_k())?,
-            shares: memory(m * router.gate().top_k())?,
-            logits: memory(m * shape.n())?,
+            ids: engine.zeroed(m * router.gate().top_k())?,
+            shares: engine.zeroed(m * router.gate().top_k())?,
+            logits: engine.zeroed(m * shape.n())?,
             weights,
             router,
         })
     }
 
-    pub(super) fn queue(&mut self, x: &DeviceSlice<u16>, m: usize, stream: &Stream) -> hopper_proj::Result<()> {
-        let choices = Choices {
-            ids: &mut self.ids,
-            weights: &mut self.shares,
-            logits: Some(&mut self.logits),
-        };
+    pub(super) fn queue(&mut self, x: &Buffer<bf16>, m: usize, stream: &Stream) -> hopper_proj::Result<()> {
+        let choices = Choices::new(&mut self.ids, &mut self.shares).logits(&mut self.logits);
         self.router.route(Tokens::new(x, m), choices, stream)
     }
 
-    pub(super) fn poison(&mut self) -> Result<()> {
-        fill(&mut self.ids, i32::MIN)?;
-        fill(&mut self.shares, f32::NAN)?;
-        fill(&mut self.logits, f32::NAN)
+    pub(super) fn poison(&mut self, engine: &Engine, stream: &Stream) -> Result<()> {
+        fill(engine, &mut self.ids, i32::MIN, stream)?;
+        fill(engine, &mut self.shares, f32::NAN, stream)?;
+        fill(engine, &mut self.logits, f32::NAN, stream)
     }
 
     /// The logits' relative error, if that is small enough and experts and weights are those that FP64 makes of the
     /// logits.
-    pub(super) fn compare(&self, x: &[bf16], m: usize) -> Result<f64> {
-        let logits = downloaded(&self.logits)?;
+    pub(super) fn compare(&self, engine: &Engine, x: &[bf16], m: usize, stream: &Stream) -> Result<f64> {
+        let logits = engine.download(&self.logits, stream)?;
         let exact = reference::logits(x, &self.weights, self.router.shape(), m)?;
         let error = reference::relative_error_fp32(&logits, &exact);
         within("the router's logits", error, LOGITS_GOAL)?;
-        let (ids, shares) = (downloaded(&self.ids)?, downloaded(&self.shares)?);
+        let (ids, shares) = (
+            engine.download(&self.ids, stream)?,
+            engine.download(&self.shares, stream)?,
+        );
         gate::check(&ids, &shares, &logits, self.router.gate(), None)
             .map_err(|wrong| format!("the router: {wrong}"))?;
         Ok(error)
@@ -164,23 +161,7 @@ impl Values {
     }
 }
 
-/// Device memory for so many values.
-pub(super) fn memory<T: DeviceCopy + Default>(len: usize) -> Result<DeviceBuffer<T>> {
-    Ok(DeviceBuffer::from_slice(&vec![T::default(); len]).map_err(failed)?)
-}
-
-fn fill<T: DeviceCopy>(buffer: &mut DeviceBuffer<T>, value: T) -> Result<()> {
+fn fill<T: Element>(engine: &Engine, buffer: &mut Buffer<T>, value: T, stream: &Stream) -> Result<()> {
     let values = vec![value; buffer.len()];
-    Ok(buffer.copy_from(&values).map_err(failed)?)
-}
-
-fn downloaded<T: DeviceCopy + Default>(values: &DeviceBuffer<T>) -> Result<Vec<T>> {
-    let mut out = vec![T::default(); values.len()];
-    values.copy_to(&mut out).map_err(failed)?;
-    Ok(out)
-}
-
-/// On the emulator, a failure of the device comes with its story.
-pub(super) fn failed(err: hopper_proj::cust::error::CudaError) -> hopper_proj::Error {
-    device_error("move values to or from the device", err)
+    Ok(engine.write(buffer, &values, stream)?)
 }

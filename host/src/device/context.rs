@@ -1,7 +1,9 @@
 //! An open device: its context, its kernels, and what is known of it.
 
+use super::allocation::{current_context, with_context};
 use super::raw::{Kernels, Replacement};
-use super::{Choice, Result, Selected, check, cust_error};
+use super::router_state::Captures;
+use super::{Choice, Result, Selected, cust_error};
 use crate::Error;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -21,9 +23,8 @@ pub struct EngineOptions {
     /// fault by fault. It belongs to the device's context, which the engines of a process share: the last one given
     /// counts for all. `None` leaves it to the variable `HOPPER_PROJ_SEED`, and without that to chance.
     pub seed: Option<u64>,
-    /// PTX to load for some families in place of the [shipped](crate::raw::ptx) text: kernels of the same names and
-    /// parameters.
-    pub ptx: &'static [Replacement],
+    /// PTX to load for some families in place of the shipped text: [`EngineOptions::with_ptx`].
+    ptx: &'static [Replacement],
 }
 
 impl EngineOptions {
@@ -33,6 +34,18 @@ impl EngineOptions {
             driver: Some(driver),
             ..EngineOptions::default()
         }
+    }
+
+    /// Loads other PTX for some families in place of the [shipped](crate::raw::ptx) text.
+    ///
+    /// # Safety
+    ///
+    /// The text's kernels have the names, parameters and block sizes of the shipped ones, and touch no memory that those
+    /// do not touch.
+    #[must_use]
+    pub unsafe fn with_ptx(mut self, ptx: &'static [Replacement]) -> Self {
+        self.ptx = ptx;
+        self
     }
 }
 
@@ -60,6 +73,7 @@ pub(crate) struct OpenDevice {
     kernels: ManuallyDrop<Kernels>,
     context: Context,
     info: DeviceInfo,
+    captures: Captures,
 }
 
 impl OpenDevice {
@@ -90,14 +104,21 @@ impl OpenDevice {
             emulated::set_seed(options.seed);
         }
         Ok(OpenDevice {
-            kernels: ManuallyDrop::new(Kernels::with_ptx(options.ptx)?),
+            // SAFETY: the text is the shipped one, or the caller of `EngineOptions::with_ptx` has vouched for it.
+            kernels: ManuallyDrop::new(unsafe { Kernels::with_ptx(options.ptx) }?),
             context,
             info,
+            captures: Captures::default(),
         })
     }
 
     pub(crate) fn kernels(&self) -> &Kernels {
         &self.kernels
+    }
+
+    /// The captures that are under way.
+    pub(super) fn captures(&self) -> &Captures {
+        &self.captures
     }
 
     pub(crate) fn info(&self) -> &DeviceInfo {
@@ -109,29 +130,32 @@ impl OpenDevice {
         CurrentContext::set_current(&self.context).map_err(|err| cust_error("make the context current", err))
     }
 
+    /// The context's handle, as an address.
+    pub(super) fn handle(&self) -> usize {
+        self.context.as_raw().addr()
+    }
+
     /// Fails unless the context is current on this thread; changes nothing.
     pub(crate) fn check_current(&self) -> Result<()> {
-        let mut current = std::ptr::null_mut();
-        // SAFETY: writes one handle.
-        let code = unsafe { cust::sys::cuCtxGetCurrent(&raw mut current) };
-        check("ask for the current context", code as u32)?;
-        if current == self.context.as_raw() {
+        if current_context()? == self.handle() {
             Ok(())
         } else {
             Err(Error::WrongContext)
         }
     }
 
+    /// Fails unless memory is of this device's context; `what` names it.
+    pub(super) fn check_memory(&self, what: &'static str, context: usize) -> Result<()> {
+        if context == self.handle() {
+            Ok(())
+        } else {
+            Err(Error::ForeignBuffer { what })
+        }
+    }
+
     /// Runs something that needs the context on whatever thread, and leaves the thread's context as it was.
     pub(crate) fn with_context(&self, run: impl FnOnce()) {
-        // SAFETY: the context is retained as long as `self` lives; what was pushed is popped.
-        unsafe {
-            if cust::sys::cuCtxPushCurrent_v2(self.context.as_raw()) as u32 == 0 {
-                run();
-                let mut popped = std::ptr::null_mut();
-                cust::sys::cuCtxPopCurrent_v2(&raw mut popped);
-            }
-        }
+        with_context(self.handle(), run);
     }
 }
 

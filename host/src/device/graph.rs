@@ -2,9 +2,10 @@
 
 use super::context::OpenDevice;
 use super::engine::Engine;
+use super::router_state::{RouterState, lock};
+use super::stream::Stream;
 use super::{Result, check};
-use cust::stream::Stream;
-use cust::sys::{self, CUgraph, CUgraphExec};
+use hopper_cuda_driver::ffi::{self, CUgraph, CUgraphExec, stream_capture_mode};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use std::sync::Arc;
 /// buffers by address: they must outlive it.
 #[derive(Debug)]
 pub struct Graph {
-    device: Arc<OpenDevice>,
     exec: CUgraphExec,
+    /// Those of the captured routers, in the order of their addresses, in which they are locked.
+    states: Vec<Arc<RouterState>>,
+    device: Arc<OpenDevice>,
 }
 
 // SAFETY: the driver lets any thread use a graph, one at a time, and `launch` takes `&mut self`.
@@ -27,37 +30,45 @@ impl Drop for Captured {
     fn drop(&mut self) {
         if !self.0.is_null() {
             // SAFETY: captured by us, destroyed once.
-            unsafe { sys::cuGraphDestroy(self.0) };
+            unsafe { ffi::cuGraphDestroy(self.0) };
         }
     }
 }
 
 /// A stream that is being captured. The capture ends with the value at the latest, also where recording panics: the
 /// stream is of use again.
-struct Capturing<'a>(&'a Stream);
+struct Capturing<'a> {
+    stream: &'a Stream,
+    device: &'a OpenDevice,
+    id: u64,
+}
 
 impl<'a> Capturing<'a> {
-    /// Begins a capture. The stream is of the current context.
-    fn begin(stream: &'a Stream) -> Result<Self> {
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    /// Begins a capture. The stream is of the current context, which is the device's.
+    fn begin(stream: &'a Stream, device: &'a OpenDevice) -> Result<Self> {
         // SAFETY: a live stream of the current context.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.as_inner(), mode) };
-        check("begin a capture", begun as u32)?;
-        Ok(Capturing(stream))
+        let begun = unsafe { ffi::cuStreamBeginCapture_v2(stream.handle().cast(), stream_capture_mode::THREAD_LOCAL) };
+        check("begin a capture", begun)?;
+        let mut capturing = Capturing { stream, device, id: 0 };
+        capturing.id = stream.capture()?.unwrap_or_default();
+        lock(device.captures()).insert(capturing.id, Vec::new());
+        Ok(capturing)
     }
 
-    fn end(self) -> Result<Captured> {
+    /// The graph, and the states of the routers in it.
+    fn end(self) -> Result<(Captured, Vec<Arc<RouterState>>)> {
         let capturing = ManuallyDrop::new(self);
-        let (captured, ended) = capturing.end_now();
+        let (captured, states, ended) = capturing.end_now();
         check("end a capture", ended)?;
-        Ok(captured)
+        Ok((captured, states))
     }
 
-    fn end_now(&self) -> (Captured, u32) {
+    fn end_now(&self) -> (Captured, Vec<Arc<RouterState>>, u32) {
         let mut captured = Captured(null_mut());
         // SAFETY: ends the capture that `begin` began; writes one handle.
-        let ended = unsafe { sys::cuStreamEndCapture(self.0.as_inner(), &raw mut captured.0) };
-        (captured, ended as u32)
+        let ended = unsafe { ffi::cuStreamEndCapture(self.stream.handle().cast(), &raw mut captured.0) };
+        let states = lock(self.device.captures()).remove(&self.id).unwrap_or_default();
+        (captured, states, ended)
     }
 }
 
@@ -71,41 +82,47 @@ impl Drop for Capturing<'_> {
 impl Engine {
     /// Captures what `record` queues on the stream, instead of running it.
     ///
-    /// Meanwhile nothing may be allocated, freed, synchronised, uploaded or downloaded on this thread, and no thread
-    /// may use the context's default stream, as uploads and downloads do, if the stream waits for it (those of
-    /// [`Engine::stream`] do): the driver refuses the call, with codes that `cust` knows only as an unknown error, and
-    /// the capture has failed.
+    /// Meanwhile the stream cannot be waited for, and neither can be whatever takes part: the driver refuses such calls,
+    /// and the capture has failed. Buffers may be made, filled and dropped, and weights prepared, on any thread: that
+    /// work is not captured.
     ///
     /// Other streams take part once they wait for an event that was recorded on a stream that does; at the end, this
-    /// one must wait for them in the same way.
+    /// one must wait for them in the same way: [`Stream::wait_for`].
     pub fn capture(&self, stream: &Stream, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let device = self.open_device();
         device.check_current()?;
-        let capturing = Capturing::begin(stream)?;
+        stream.check_device(device)?;
+        let capturing = Capturing::begin(stream, device)?;
         record()?;
-        let captured = capturing.end()?;
+        let (captured, mut states) = capturing.end()?;
+        states.sort_by_key(Arc::as_ptr);
         let mut exec = null_mut();
         // SAFETY: the graph was captured just now; writes one handle.
-        let code = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, captured.0, 0) };
-        check("make a graph executable", code as u32)?;
+        let code = unsafe { ffi::cuGraphInstantiateWithFlags(&raw mut exec, captured.0, 0) };
+        check("make a graph executable", code)?;
         Ok(Graph {
-            device: Arc::clone(device),
             exec,
+            states,
+            device: Arc::clone(device),
         })
     }
 }
 
 impl Graph {
-    /// Queues the whole sequence on a stream.
+    /// Queues the whole sequence on a stream. It comes after all other calls of the routers that were captured, and
+    /// after the last launch of this graph.
     ///
     /// # Safety
     ///
     /// Every buffer that the captured launches use is still allocated, and stays so until they have ended.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.device.check_current()?;
+        stream.check_device(&self.device)?;
+        let guards = self.states.iter().map(|state| state.use_on(stream));
+        let _guards = guards.collect::<Result<Vec<_>>>()?;
         // SAFETY: a live executable graph, a live stream.
-        let launched = unsafe { sys::cuGraphLaunch(self.exec, stream.as_inner()) };
-        check("launch a graph", launched as u32)
+        let launched = unsafe { ffi::cuGraphLaunch(self.exec, stream.handle().cast()) };
+        check("launch a graph", launched)
     }
 }
 
@@ -113,7 +130,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         self.device.with_context(|| {
             // SAFETY: made by us, destroyed once.
-            unsafe { sys::cuGraphExecDestroy(self.exec) };
+            unsafe { ffi::cuGraphExecDestroy(self.exec) };
         });
     }
 }

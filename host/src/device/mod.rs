@@ -1,5 +1,7 @@
 //! The device side: a context with its kernels, weights in device memory, launches and graphs.
 
+mod allocation;
+mod buffer;
 mod context;
 mod engine;
 mod graph;
@@ -8,9 +10,13 @@ mod profile;
 mod projection;
 pub mod raw;
 mod router;
+mod router_state;
 mod row_major;
+mod setup;
 mod status;
+mod stream;
 
+pub use buffer::{Buffer, Element, Slice, SliceMut};
 pub use context::{DeviceInfo, EngineOptions};
 pub use engine::Engine;
 pub use graph::Graph;
@@ -18,12 +24,8 @@ pub use prepare::{PrepareOptions, RowMajorCopy};
 pub use projection::Projection;
 pub use router::{Choices, Router, RouterOptions, RouterWeights, Tokens};
 pub use status::{Choice, Selected, cust_error};
+pub use stream::{Event, Stream};
 
+pub(crate) use allocation::Allocation;
+pub(crate) use setup::Setup;
 pub(crate) use status::{Result, check};
-
-use cust::memory::{DeviceBuffer, DeviceCopy};
-
-/// Copies values into memory of the current context; `call` says what for.
-pub(crate) fn upload<T: DeviceCopy>(call: &'static str, values: &[T]) -> Result<DeviceBuffer<T>> {
-    DeviceBuffer::from_slice(values).map_err(|err| cust_error(call, err))
-}

@@ -4,6 +4,7 @@ use super::Result;
 use super::engine::Engine;
 use super::projection::{Memory, Projection};
 use super::row_major::Rows;
+use super::setup::Setup;
 use crate::Error;
 use crate::formats::cast::Cast;
 use crate::formats::split::Split;
@@ -112,8 +113,8 @@ impl Engine {
     /// copied. Weights that are packed already stay so where the format allows it and units can be cut at the slice's
     /// borders.
     ///
-    /// It must not come while a stream is captured, on this thread or another: uploads and self-tests use the context's
-    /// default stream.
+    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode, so
+    /// captures on this thread and on others go on undisturbed.
     ///
     /// # Errors
     ///
@@ -152,14 +153,16 @@ impl Engine {
         };
         // What no kernel serves is refused before anything is packed.
         device.kernels().prepare(&workload(rows.is_some()))?;
-        let rows = rows.map(|values| Rows::new(&Split::of_bf16(values, shape)?));
+        let setup = Setup::new()?;
+        let rows = rows.map(|values| Rows::new(&setup, &Split::of_bf16(values, shape)?));
         let memory = Memory {
             rows: rows.transpose()?,
             packed: match &values {
-                Some(values) => bf16::store(&bf16::pack(values, shape)?, 1)?,
-                None => weights.store()?,
+                Some(values) => bf16::store(&setup, &bf16::pack(values, shape)?, 1)?,
+                None => weights.store(&setup)?,
             },
         };
+        setup.finish()?;
         Ok(Projection::new(device, memory, shape, options.m.clone()))
     }
 }

@@ -1,20 +1,21 @@
 //! For measurements: projections by a kernel of choice, readers of memory, counters.
 
+use super::buffer::{Slice, SliceMut};
 use super::engine::Engine;
 use super::projection::Projection;
 use super::raw::{Overlap, Queue};
+use super::stream::Stream;
 use super::{Result, Selected};
 use crate::Shape;
 use crate::instances::{Family, StreamRead};
 use crate::plan::{Kernel, Plan, kernels};
-use cust::memory::DeviceSlice;
-use cust::stream::Stream;
+use half::bf16;
 use hopper_cuda_driver::emulated::{self, Counters};
 
 impl Engine {
     /// The kernels that make sense for these arguments, those first that should be the fastest: [`Engine::plan_by`]
-    /// makes plans of them. Loads them all, so it must not come while a stream is captured.
-    pub fn choices(&self, projection: &Projection, x: &DeviceSlice<u16>, m: usize) -> Result<Vec<Kernel>> {
+    /// makes plans of them. Loads them all.
+    pub fn choices<'a>(&self, projection: &Projection, x: impl Into<Slice<'a, bf16>>, m: usize) -> Result<Vec<Kernel>> {
         self.open_device().check_current()?;
         let able = kernels(&self.request(projection, x, m), &self.kernels().device());
         able.iter()
@@ -23,13 +24,12 @@ impl Engine {
     }
 
     /// A plan with a kernel of choice, for [`Engine::project_as`]. One that cannot give the right result for these
-    /// arguments is refused; one that should not be chosen for them is not. Loads the kernel's family, so it must not
-    /// come while a stream is captured.
-    pub fn plan_by(
+    /// arguments is refused; one that should not be chosen for them is not. Loads the kernel's family.
+    pub fn plan_by<'a>(
         &self,
         kernel: &Kernel,
         projection: &Projection,
-        x: &DeviceSlice<u16>,
+        x: impl Into<Slice<'a, bf16>>,
         m: usize,
     ) -> Result<Option<Plan>> {
         self.open_device().check_current()?;
@@ -46,30 +46,32 @@ impl Engine {
     /// Queues a reader of the units of a projection's packed weights, which computes nothing: what the memory can
     /// deliver for these bytes, as a limit to compare with. `out` takes one value per warp of [`Engine::reader_ctas`]
     /// CTAs. [`Engine::prepare_readers`] comes first.
-    pub fn stream_read(
+    pub fn stream_read<'a>(
         &self,
         reader: &'static StreamRead,
         projection: &Projection,
-        out: &mut DeviceSlice<u32>,
+        out: impl Into<SliceMut<'a, u32>>,
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
         projection.check_device(self.open_device())?;
         let bytes = projection.unit_bytes();
-        self.read(reader, projection.pointer(), bytes, out, stream, overlap)
+        self.read(reader, projection.pointer(), bytes, &out.into(), stream, overlap)
     }
 
     /// [`Engine::stream_read`] of any data: a multiple of 16 bytes.
-    pub fn stream_read_data(
+    pub fn stream_read_data<'x, 'y>(
         &self,
         reader: &'static StreamRead,
-        data: &DeviceSlice<u32>,
-        out: &mut DeviceSlice<u32>,
+        data: impl Into<Slice<'x, u32>>,
+        out: impl Into<SliceMut<'y, u32>>,
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
+        let data = data.into();
+        self.open_device().check_memory("the data to read", data.context())?;
         let bytes = data.len() * size_of::<u32>();
-        self.read(reader, data.as_device_ptr().as_raw(), bytes, out, stream, overlap)
+        self.read(reader, data.address(), bytes, &out.into(), stream, overlap)
     }
 
     fn read(
@@ -77,20 +79,22 @@ impl Engine {
         reader: &'static StreamRead,
         data: u64,
         bytes: usize,
-        out: &mut DeviceSlice<u32>,
+        out: &SliceMut<'_, u32>,
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
         let ctas = self.reader_ctas(reader);
         Shape::check_len("the reader's output", out.len(), ctas as usize, reader.warps)?;
-        self.open_device().check_current()?;
+        let device = self.open_device();
+        device.check_current()?;
+        device.check_memory("the reader's output", out.context())?;
+        stream.check_device(device)?;
         let queue = Queue {
-            stream: stream.as_inner(),
+            stream: stream.handle(),
             overlap,
         };
-        let out = out.as_device_ptr().as_raw();
-        // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch;
-        // 2. the sizes are those of the buffers, the output's was checked, and freeing device memory waits for work
+        let out = out.address();
+        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. the sizes are those of the buffers, the output's was checked, and freeing device memory waits for work
         // that uses it.
         unsafe { self.kernels().stream_read(reader, data, bytes, out, ctas, queue) }
     }

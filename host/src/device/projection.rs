@@ -8,7 +8,6 @@ use crate::formats::DeviceWeights;
 use crate::formats::device::Stored;
 use crate::instances::Format;
 use crate::{Error, Shape};
-use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -16,10 +15,11 @@ use std::sync::Arc;
 /// thread.
 #[derive(Debug)]
 pub struct Projection {
-    device: Arc<OpenDevice>,
-    memory: ManuallyDrop<Memory>,
+    memory: Memory,
     shape: Shape,
     m: RangeInclusive<usize>,
+    /// Dropped last: the memory is of its context.
+    device: Arc<OpenDevice>,
 }
 
 /// What is freed with the projection.
@@ -33,10 +33,10 @@ pub(super) struct Memory {
 impl Projection {
     pub(super) fn new(device: &Arc<OpenDevice>, memory: Memory, shape: Shape, m: RangeInclusive<usize>) -> Self {
         Projection {
-            device: Arc::clone(device),
-            memory: ManuallyDrop::new(memory),
+            memory,
             shape,
             m,
+            device: Arc::clone(device),
         }
     }
 
@@ -98,16 +98,5 @@ impl Projection {
                 prepared: self.m.clone(),
             })
         }
-    }
-}
-
-impl Drop for Projection {
-    fn drop(&mut self) {
-        let Projection { device, memory, .. } = self;
-        // Freeing needs the context, which need not be current here.
-        device.with_context(|| {
-            // SAFETY: dropped once, here; not used after.
-            unsafe { ManuallyDrop::drop(memory) }
-        });
     }
 }

@@ -1,20 +1,22 @@
 //! A router on a device, ready for tokens.
 
+use super::Result;
+use super::allocation::Allocation;
+use super::buffer::{Slice, SliceMut};
 use super::context::OpenDevice;
 use super::engine::Engine;
-use super::raw::{Overlap, Queue, RouteCall, RouterMemory, Workspace};
+use super::raw::{Overlap, Queue, RouteCall, RouterMemory};
+use super::router_state::RouterState;
 use super::row_major::Rows;
-use super::{Result, cust_error, upload};
+use super::setup::Setup;
+use super::stream::Stream;
 use crate::formats::device::Stored;
 use crate::formats::{self, split::Split};
 use crate::gate::{ConfigError, Gate, RouterConfig};
 use crate::instances::Format;
 use crate::plan::{self, FEW_TOKENS, Kernel, Op, Plan, Request, Workload, route_workspace};
 use crate::{Error, Shape};
-use cust::memory::{DeviceBuffer, DeviceCopy, DeviceSlice};
-use cust::stream::Stream;
 use half::bf16;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// A router's weights, row-major `[experts, K]`. What they are is what is computed with.
@@ -75,17 +77,17 @@ impl RouterOptions {
 /// Hidden states to route.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
-    x: &'a DeviceSlice<u16>,
+    x: Slice<'a, bf16>,
     m: usize,
     stride: Option<usize>,
-    mask: Option<&'a DeviceSlice<u8>>,
+    mask: Option<Slice<'a, u8>>,
 }
 
 impl<'a> Tokens<'a> {
-    /// `m` tokens of K values, BF16 bit patterns, one after the other.
-    pub fn new(x: &'a DeviceSlice<u16>, m: usize) -> Self {
+    /// `m` tokens of K values, one after the other.
+    pub fn new(x: impl Into<Slice<'a, bf16>>, m: usize) -> Self {
         Tokens {
-            x,
+            x: x.into(),
             m,
             stride: None,
             mask: None,
@@ -102,8 +104,8 @@ impl<'a> Tokens<'a> {
     /// Says which tokens are there: one byte each, not zero for a token, zero for padding, which gets ids of -1 and
     /// weights of 0.
     #[must_use]
-    pub fn mask(mut self, mask: &'a DeviceSlice<u8>) -> Self {
-        self.mask = Some(mask);
+    pub fn mask(mut self, mask: impl Into<Slice<'a, u8>>) -> Self {
+        self.mask = Some(mask.into());
         self
     }
 }
@@ -111,54 +113,61 @@ impl<'a> Tokens<'a> {
 /// Where experts and their weights go.
 #[derive(Debug)]
 pub struct Choices<'a> {
-    /// Ids of the chosen experts, `[m, top_k]`, best first; -1 for padding.
-    pub ids: &'a mut DeviceSlice<i32>,
-    /// Their weights, `[m, top_k]`.
-    pub weights: &'a mut DeviceSlice<f32>,
-    /// The logits before any bias, `[m, experts]`, if they are wanted.
-    pub logits: Option<&'a mut DeviceSlice<f32>>,
+    ids: SliceMut<'a, i32>,
+    weights: SliceMut<'a, f32>,
+    logits: Option<SliceMut<'a, f32>>,
 }
 
-/// A router in device memory, with its workspace. It may be dropped on any thread.
+impl<'a> Choices<'a> {
+    /// For the ids of the chosen experts, `[m, top_k]`, best first, -1 for padding; and for their weights, `[m, top_k]`.
+    pub fn new(ids: impl Into<SliceMut<'a, i32>>, weights: impl Into<SliceMut<'a, f32>>) -> Self {
+        Choices {
+            ids: ids.into(),
+            weights: weights.into(),
+            logits: None,
+        }
+    }
+
+    /// For the logits before any bias, `[m, experts]`.
+    #[must_use]
+    pub fn logits(mut self, logits: impl Into<SliceMut<'a, f32>>) -> Self {
+        self.logits = Some(logits.into());
+        self
+    }
+}
+
+/// A router in device memory, with its workspace. It may be dropped on any thread, and used on several.
 ///
-/// Its calls must follow each other on one stream, or otherwise in order, since they share the workspace: calls that
-/// run at the same time give wrong results, and may leave the workspace so that later calls do, too. A stream of its
-/// own takes a router of its own.
+/// Its calls share the workspace and therefore run one after the other: a call on another stream than the last one first
+/// has its stream wait for that one (by an event). Captured calls run when their [`Graph`](crate::Graph) is launched,
+/// which is ordered in the same way. Calls that should run at the same time take a router each:
+/// [`Router::with_own_workspace`].
 #[derive(Debug)]
 pub struct Router {
-    device: Arc<OpenDevice>,
-    memory: ManuallyDrop<Memory>,
-    shape: Shape,
-    gate: Gate,
+    state: Arc<RouterState>,
+    prepared: Arc<Prepared>,
     max_tokens: usize,
 }
 
-/// What is freed with the router.
+/// What does not change from call to call, shared by routers of the same weights.
 #[derive(Debug)]
-struct Memory {
+struct Prepared {
     packed: Box<dyn Stored>,
     rows: Option<Rows>,
-    factors: Option<DeviceBuffer<f32>>,
-    bias: Option<DeviceBuffer<f32>>,
-    sums: DeviceBuffer<f32>,
-    shared_sums: Option<DeviceBuffer<f32>>,
-    counters: DeviceBuffer<u32>,
-}
-
-fn zeros<T: DeviceCopy + bytemuck::Zeroable>(len: usize) -> Result<DeviceBuffer<T>> {
-    DeviceBuffer::zeroed(len).map_err(|err| cust_error("allocate a router's workspace", err))
-}
-
-fn address<T: DeviceCopy>(buffer: Option<&DeviceBuffer<T>>) -> u64 {
-    buffer.map_or(0, |buffer| buffer.as_device_ptr().as_raw())
+    factors: Option<Allocation>,
+    bias: Option<Allocation>,
+    shape: Shape,
+    gate: Gate,
+    /// Dropped last: the memory is of its context.
+    device: Arc<OpenDevice>,
 }
 
 impl Router {
     /// Splits and uploads weights, makes room for what calls need, and loads the kernels for up to
     /// [`RouterOptions::max_tokens`] tokens: calls allocate and load nothing. Slow, once per layer.
     ///
-    /// It must not come while a stream is captured, on this thread or another: uploads and self-tests use the context's
-    /// default stream.
+    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode, so
+    /// captures on this thread and on others go on undisturbed.
     pub fn prepare(
         engine: &Engine,
         weights: RouterWeights<'_>,
@@ -186,15 +195,19 @@ impl Router {
         let many = !options.deterministic && options.max_tokens > FEW_TOKENS;
         let size = route_workspace(format, shape, options.max_tokens, many)?;
         const CALL: &str = "upload a router";
-        let memory = Memory {
-            packed: formats::bf16::store(&split.units()?, split.terms())?,
-            rows: many.then(|| Rows::new(&split)).transpose()?,
-            factors: split.factors().map(|factors| upload(CALL, factors)).transpose()?,
-            bias: gate.bias.as_deref().map(|bias| upload(CALL, bias)).transpose()?,
-            sums: zeros(size.sums)?,
-            shared_sums: many.then(|| zeros(size.shared_sums)).transpose()?,
-            counters: zeros(size.counters)?,
+        let setup = Setup::new()?;
+        let upload = |values: &[f32]| setup.upload(CALL, values);
+        let prepared = Prepared {
+            packed: formats::bf16::store(&setup, &split.units()?, split.terms())?,
+            rows: many.then(|| Rows::new(&setup, &split)).transpose()?,
+            factors: split.factors().map(upload).transpose()?,
+            bias: gate.bias.as_deref().map(upload).transpose()?,
+            shape,
+            gate,
+            device: Arc::clone(device),
         };
+        let state = RouterState::new(&setup, device, &size, many)?;
+        setup.finish()?;
         device.kernels().prepare(&Workload {
             op: Op::Route,
             format,
@@ -203,12 +216,35 @@ impl Router {
             m: 1..=options.max_tokens,
         })?;
         Ok(Router {
-            device: Arc::clone(device),
-            memory: ManuallyDrop::new(memory),
-            shape,
-            gate,
+            state: Arc::new(state),
+            prepared: Arc::new(prepared),
             max_tokens: options.max_tokens,
         })
+    }
+
+    /// A router of the same weights with a workspace of its own, so that its calls need not wait for those of this one.
+    /// It allocates and waits, as [`Router::prepare`] does.
+    pub fn with_own_workspace(&self) -> Result<Self> {
+        let device = &self.prepared.device;
+        device.check_current()?;
+        let many = self.prepared.rows.is_some();
+        let size = route_workspace(self.format(), self.shape(), self.max_tokens, many)?;
+        let setup = Setup::new()?;
+        let state = RouterState::new(&setup, device, &size, many)?;
+        setup.finish()?;
+        Ok(Router {
+            state: Arc::new(state),
+            prepared: Arc::clone(&self.prepared),
+            max_tokens: self.max_tokens,
+        })
+    }
+
+    /// Makes the workspace clean again, by work on a stream: after a launch that was cut off half way, counters and
+    /// shared sums may be left so that every later call is wrong.
+    pub fn reset(&self, stream: &Stream) -> Result<()> {
+        self.prepared.device.check_current()?;
+        stream.check_device(&self.prepared.device)?;
+        self.state.reset(stream)
     }
 
     /// Queues the whole way from hidden states to expert ids and weights on a stream.
@@ -217,7 +253,8 @@ impl Router {
     /// may start before the preceding kernel on the stream has ended, and streams in weights meanwhile; all else
     /// comes after. `m = 0` does nothing.
     ///
-    /// As with [`Engine::project`], buffers must outlive the launch, also those of which slices are passed.
+    /// As with [`Engine::project`], no launch on the stream since the last one that did not overlap may write the
+    /// router's weights.
     pub fn route(&self, tokens: Tokens<'_>, choices: Choices<'_>, stream: &Stream) -> Result<()> {
         self.route_overlapping(tokens, choices, stream, Overlap::Programmatic)
     }
@@ -231,38 +268,43 @@ impl Router {
         overlap: Overlap,
     ) -> Result<()> {
         let Choices { ids, weights, logits } = choices;
-        let (m, top_k) = (tokens.m, self.gate.top_k);
+        let (m, top_k, device) = (tokens.m, self.prepared.gate.top_k, &self.prepared.device);
+        device.check_memory("ids", ids.context())?;
+        device.check_memory("weights", weights.context())?;
         Shape::check_len("ids", ids.len(), m, top_k)?;
         Shape::check_len("weights", weights.len(), m, top_k)?;
         if let Some(logits) = &logits {
-            Shape::check_len("logits", logits.len(), m, self.shape.n())?;
+            device.check_memory("logits", logits.context())?;
+            Shape::check_len("logits", logits.len(), m, self.shape().n())?;
         }
         let call = RouteCall {
-            ids: ids.as_device_ptr().as_raw(),
-            weights: weights.as_device_ptr().as_raw(),
-            logits: logits.map_or(0, |logits| logits.as_device_ptr().as_raw()),
+            ids: ids.address(),
+            weights: weights.address(),
+            logits: logits.map_or(0, |logits| logits.address()),
             ..self.call(&tokens)?
         };
-        self.launch(None, Some(&self.gate), &call, stream, overlap)
+        self.launch(None, Some(&self.prepared.gate), &call, stream, overlap)
     }
 
     /// Queues the logits alone, `[m, experts]` in FP32, as [`Router::route`] does; a mask has no say in them.
-    pub fn logits(&self, tokens: Tokens<'_>, logits: &mut DeviceSlice<f32>, stream: &Stream) -> Result<()> {
+    pub fn logits<'a>(&self, tokens: Tokens<'_>, logits: impl Into<SliceMut<'a, f32>>, stream: &Stream) -> Result<()> {
         self.logits_by(None, tokens, logits, stream, Overlap::Programmatic)
     }
 
     /// [`Router::logits`] with a kernel of choice, if one is given, and a say in the overlap with the preceding kernel.
-    pub fn logits_by(
+    pub fn logits_by<'a>(
         &self,
         kernel: Option<&Kernel>,
         tokens: Tokens<'_>,
-        logits: &mut DeviceSlice<f32>,
+        logits: impl Into<SliceMut<'a, f32>>,
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
-        Shape::check_len("logits", logits.len(), tokens.m, self.shape.n())?;
+        let logits = logits.into();
+        self.prepared.device.check_memory("logits", logits.context())?;
+        Shape::check_len("logits", logits.len(), tokens.m, self.shape().n())?;
         let call = RouteCall {
-            logits: logits.as_device_ptr().as_raw(),
+            logits: logits.address(),
             ..self.call(&tokens)?
         };
         self.launch(kernel, None, &call, stream, overlap)
@@ -271,14 +313,14 @@ impl Router {
     /// What [`Router::route`] launches for these tokens; the first launch where there are several, `None` for no
     /// tokens.
     pub fn plan(&self, tokens: Tokens<'_>) -> Result<Option<Plan>> {
-        self.device.kernels().plan(&self.request(tokens)?)
+        self.prepared.device.kernels().plan(&self.request(tokens)?)
     }
 
     /// The kernels that [`Router::logits_by`] takes for these tokens and that make sense for them, those first that
     /// should be the fastest. Loads them all.
     pub fn kernels(&self, tokens: Tokens<'_>) -> Result<Vec<Kernel>> {
-        self.device.check_current()?;
-        let kernels = self.device.kernels();
+        self.prepared.device.check_current()?;
+        let kernels = self.prepared.device.kernels();
         let able = plan::kernels(&self.request(tokens)?, &kernels.device());
         able.iter().try_for_each(|kernel| kernels.load(kernel.family()))?;
         Ok(able)
@@ -293,22 +335,22 @@ impl Router {
 
     /// Experts × columns.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.prepared.shape
     }
 
     /// How the weights are kept.
     pub fn format(&self) -> Format {
-        self.memory.packed.weights().format()
+        self.prepared.packed.weights().format()
     }
 
     /// Bytes of the weights in the order that the kernels for few tokens stream, all terms and padding included.
     pub fn unit_bytes(&self) -> usize {
-        self.memory.packed.unit_bytes()
+        self.prepared.packed.unit_bytes()
     }
 
     /// What is done with the logits.
     pub fn gate(&self) -> &Gate {
-        &self.gate
+        &self.prepared.gate
     }
 
     /// Tokens of one launch, at most.
@@ -318,26 +360,24 @@ impl Router {
 
     /// Where everything lies, for the [raw](crate::device::raw) layer.
     pub fn memory(&self) -> RouterMemory<'_> {
-        let memory = &*self.memory;
+        let prepared = &*self.prepared;
+        let address = |memory: &Option<Allocation>| memory.as_ref().map_or(0, Allocation::address);
         RouterMemory {
-            shape: self.shape,
-            weights: memory.packed.weights(),
-            rows: memory.rows.as_ref().map(|rows| &rows.described),
-            factors: address(memory.factors.as_ref()),
-            bias: address(memory.bias.as_ref()),
-            workspace: Workspace {
-                sums: address(Some(&memory.sums)),
-                shared_sums: address(memory.shared_sums.as_ref()),
-                counters: address(Some(&memory.counters)),
-                max_tokens: self.max_tokens,
-            },
+            shape: prepared.shape,
+            weights: prepared.packed.weights(),
+            rows: prepared.rows.as_ref().map(|rows| &rows.described),
+            factors: address(&prepared.factors),
+            bias: address(&prepared.bias),
+            workspace: self.state.workspace(self.max_tokens),
         }
     }
 
     /// The call for these tokens, without results.
     fn call(&self, tokens: &Tokens<'_>) -> Result<RouteCall> {
         let Tokens { x, m, stride, mask } = *tokens;
-        let k = self.shape.k();
+        let device = &self.prepared.device;
+        device.check_memory("x", x.context())?;
+        let k = self.shape().k();
         match stride {
             None => Shape::check_len("x", x.len(), m, k)?,
             Some(stride) if stride < k => {
@@ -362,13 +402,14 @@ impl Router {
             }
         }
         if let Some(mask) = mask {
+            device.check_memory("the token mask", mask.context())?;
             Shape::check_len("the token mask", mask.len(), m, 1)?;
         }
         Ok(RouteCall {
-            x: x.as_device_ptr().as_raw(),
+            x: x.address(),
             x_stride: stride.unwrap_or(k),
             m,
-            token_mask: mask.map_or(0, |mask| mask.as_device_ptr().as_raw()),
+            token_mask: mask.map_or(0, |mask| mask.address()),
             ids: 0,
             weights: 0,
             logits: 0,
@@ -383,27 +424,21 @@ impl Router {
         stream: &Stream,
         overlap: Overlap,
     ) -> Result<()> {
-        self.device.check_current()?;
+        let device = &self.prepared.device;
+        device.check_current()?;
+        stream.check_device(device)?;
+        if call.m == 0 {
+            return Ok(());
+        }
         let memory = self.memory();
         let queue = Queue {
-            stream: stream.as_inner(),
+            stream: stream.handle(),
             overlap,
         };
-        // SAFETY: 1. the engine's context is current, which `stream` must belong to or the driver refuses the launch;
-        // 2. lengths were checked, the slices are of live buffers up to here, and freeing device memory waits for work
-        // that uses it; 3. calls at the same time harm the numbers alone, as the documentation says: every access stays
-        // inside the workspace; 4. only `prepare` writes weights, by copies that have ended.
-        unsafe { self.device.kernels().route_by(kernel, &memory, gate, call, queue) }
-    }
-}
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        let Router { device, memory, .. } = self;
-        // Freeing needs the context, which need not be current here.
-        device.with_context(|| {
-            // SAFETY: dropped once, here; not used after.
-            unsafe { ManuallyDrop::drop(memory) }
-        });
+        let _in_use = self.state.use_on(stream)?;
+        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices borrow
+        // live buffers of the context, and freeing device memory waits for work that uses it; 3. the state orders its
+        // users; 4. only `prepare` writes weights, by copies that have ended.
+        unsafe { device.kernels().route_by(kernel, &memory, gate, call, queue) }
     }
 }

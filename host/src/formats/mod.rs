@@ -195,14 +195,15 @@ macro_rules! packed_formats {
         /// Stores BF16 values in a format, for the self-test of its kernels: with exceptions, where it has them.
         #[cfg(feature = "cuda")]
         pub(crate) fn store_for_self_test(
+            setup: &crate::device::Setup,
             format: Format,
             values: &[crate::bf16],
             shape: Shape,
         ) -> Result<Box<dyn device::Stored>> {
             match format {
-                Format::Bf16 => bf16::store(&bf16::pack(values, shape)?, 1),
+                Format::Bf16 => bf16::store(setup, &bf16::pack(values, shape)?, 1),
                 Format::Bf16x2 | Format::Bf16x3 => Err(Error::Terms { given: format.terms() }),
-                $(Format::$format => $room::store_for_self_test(values, shape),)*
+                $(Format::$format => $room::store_for_self_test(setup, values, shape),)*
             }
         }
     };

@@ -5,6 +5,8 @@ use super::cast::Cast;
 use super::device::Stored;
 use super::matrix::Matrix;
 use super::{PackFormat, Weights};
+#[cfg(feature = "cuda")]
+use crate::device::Setup;
 use crate::{Dtype, Result, Shape};
 use half::bf16;
 use kernels_gpu::instances::Format;
@@ -19,9 +21,9 @@ pub(crate) trait PackedWeights {
     fn shape(&self) -> Shape;
     /// The values, decoded.
     fn to_bf16(&self) -> Result<Vec<bf16>>;
-    /// Uploads the matrix. The context to hold it is current.
+    /// Uploads the matrix.
     #[cfg(feature = "cuda")]
-    fn store(&self) -> Result<Box<dyn Stored>>;
+    fn store(&self, setup: &Setup) -> Result<Box<dyn Stored>>;
 }
 
 /// A packed matrix of which a slice can be taken.
@@ -103,13 +105,15 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Packs them as kernels stream them, and uploads them. The context to hold them is current. Row-major ones are
-    /// BF16.
+    /// Packs them as kernels stream them, and uploads them. Row-major ones are BF16.
     #[cfg(feature = "cuda")]
-    pub(crate) fn store(&self) -> Result<Box<dyn Stored>> {
+    pub(crate) fn store(&self, setup: &Setup) -> Result<Box<dyn Stored>> {
         match self.parts() {
-            Parts::Rows(matrix) => super::bf16::store(&super::bf16::pack(&matrix.to_bf16(None)?, matrix.shape()?)?, 1),
-            Parts::Packed(packed) => packed.store(),
+            Parts::Rows(matrix) => {
+                let units = super::bf16::pack(&matrix.to_bf16(None)?, matrix.shape()?)?;
+                super::bf16::store(setup, &units, 1)
+            }
+            Parts::Packed(packed) => packed.store(setup),
         }
     }
 }

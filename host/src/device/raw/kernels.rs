@@ -7,7 +7,8 @@ use super::ptx::Replacement;
 use super::self_test::SelfTests;
 use super::{CUdeviceptr, CUfunction};
 use crate::Error;
-use crate::device::{Result, check};
+use crate::device::allocation::current_context;
+use crate::device::{Result, Setup, check};
 use crate::plan::{Device, DriverFacts, Kernel, Plan, Planner, Request, Workload, explain, measured};
 use kernels_gpu::instances::{Family, Gemm, StreamRead, StreamReadArgs, packed_gemms};
 
@@ -29,11 +30,16 @@ impl Kernels {
     /// user's own [table](crate::plan::measured), if a variable names one, and [shown](crate::plan::explain), if
     /// another asks for it.
     pub fn new() -> Result<Self> {
-        Self::with_ptx(&[])
+        // SAFETY: the text of every family is the shipped one.
+        unsafe { Self::with_ptx(&[]) }
     }
 
     /// [`Kernels::new`] with other PTX for some families.
-    pub fn with_ptx(replaced: &'static [Replacement]) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`EngineOptions::with_ptx`](crate::EngineOptions::with_ptx).
+    pub unsafe fn with_ptx(replaced: &'static [Replacement]) -> Result<Self> {
         measured::use_environment()?;
         explain::use_environment()?;
         Ok(Kernels {
@@ -44,8 +50,8 @@ impl Kernels {
     }
 
     /// Loads every kernel that a plan for the workload can name, and runs the self-tests of those that a driver's
-    /// compiler may get wrong. After it, no call of the workload loads anything. It allocates, launches and waits, so
-    /// it must not come while a stream is captured.
+    /// compiler may get wrong. After it, no call of the workload loads anything. It allocates, launches and waits, on a
+    /// stream of its own and in the thread's relaxed capture mode: captures go on undisturbed.
     ///
     /// The kernels' context is current on the calling thread.
     ///
@@ -74,10 +80,11 @@ impl Kernels {
         if current_context()? != self.context {
             return Err(Error::WrongContext);
         }
-        let tests = SelfTests::new(family)?;
+        let setup = Setup::new()?;
+        let tests = SelfTests::new(family, &setup)?;
         self.families.load(family, |loaded: &Loaded| {
             if let Some(tests) = &tests {
-                self.planner.exclude(tests.failures(loaded, &self.planner)?);
+                self.planner.exclude(tests.failures(loaded, &self.planner, &setup)?);
             }
             Ok(())
         })
@@ -165,15 +172,6 @@ impl Kernels {
         // SAFETY: `args` is the one by-value parameter that every reader takes; the rest is the caller's contract.
         unsafe { config.launch(function, [args.pointer()], queue) }
     }
-}
-
-/// The address of the calling thread's current context.
-fn current_context() -> Result<usize> {
-    let mut current = std::ptr::null_mut();
-    // SAFETY: writes one handle.
-    let code = unsafe { cust::sys::cuCtxGetCurrent(&raw mut current) };
-    check("ask for the current context", code as u32)?;
-    Ok(current.addr())
 }
 
 /// What the driver says of the current context's device.

@@ -10,12 +10,11 @@ use super::launch::Queue;
 use super::operands::{Operands, Output};
 use super::project::{self, Launch};
 use super::{CUfunction, Overlap};
-use crate::device::{Result, cust_error, upload};
+use crate::device::{Allocation, Result, Setup};
 use crate::formats::device::Stored;
 use crate::formats::store_for_self_test;
 use crate::plan::{Division, Kernel, Planner};
 use crate::{Error, Shape, bf16};
-use cust::memory::{CopyDestination, DeviceBuffer};
 use hopper_cuda_driver::emulated;
 use kernels_gpu::instances::{Family, Gemm, packed_gemms};
 
@@ -54,7 +53,7 @@ fn rows_of(instance: &Gemm) -> usize {
 /// They are made before the lock is taken under which a family is loaded: packing waits for threads of a pool, which
 /// may themselves wait for that lock.
 pub(super) struct SelfTests {
-    x: DeviceBuffer<u16>,
+    x: Allocation,
     of_instances: Vec<SelfTest>,
 }
 
@@ -67,7 +66,7 @@ struct SelfTest {
 
 impl SelfTests {
     /// `None` for a family that has no kernels with self-tests.
-    pub(super) fn new(family: Family) -> Result<Option<Self>> {
+    pub(super) fn new(family: Family, setup: &Setup) -> Result<Option<Self>> {
         let tested: Vec<&Gemm> = packed_gemms().filter(|instance| instance.family == family).collect();
         if tested.is_empty() {
             return Ok(None);
@@ -78,18 +77,18 @@ impl SelfTests {
             let format = Kernel::Gemm(Division::whole(instance)).format();
             Ok(SelfTest {
                 instance,
-                weights: store_for_self_test(format, &matrix(shape.n(), weight), shape)?,
+                weights: store_for_self_test(setup, format, &matrix(shape.n(), weight), shape)?,
                 shape,
             })
         };
         Ok(Some(SelfTests {
-            x: upload(UPLOAD, bytemuck::cast_slice(&matrix(TOKENS, activation)))?,
+            x: setup.upload(UPLOAD, &matrix(TOKENS, activation))?,
             of_instances: tested.into_iter().map(self_test).collect::<Result<_>>()?,
         }))
     }
 
     /// The kernels whose results are not the right ones. The family has been loaded into the current context.
-    pub(super) fn failures(&self, loaded: &Loaded, planner: &Planner) -> Result<Vec<&'static Gemm>> {
+    pub(super) fn failures(&self, loaded: &Loaded, planner: &Planner, setup: &Setup) -> Result<Vec<&'static Gemm>> {
         let mut failed = Vec::new();
         for SelfTest {
             instance,
@@ -99,7 +98,7 @@ impl SelfTests {
         {
             let kernel = Kernel::Gemm(Division::whole(instance));
             let function = loaded.function(kernel.index()).ok_or_else(|| not_loaded(instance))?;
-            let y = emulated::uncounted(|| run(function, kernel, planner, &self.x, &**weights, *shape))?;
+            let y = emulated::uncounted(|| run(setup, function, kernel, planner, &self.x, &**weights, *shape))?;
             let right = (0..TOKENS * shape.n()).map(|at| expected(at / shape.n(), at % shape.n()));
             if !y.into_iter().eq(right) {
                 failed.push(*instance);
@@ -120,34 +119,34 @@ fn not_loaded(instance: &Gemm) -> Error {
 
 /// The result of one kernel, poisoned before.
 fn run(
+    setup: &Setup,
     function: CUfunction,
     kernel: Kernel,
     planner: &Planner,
-    x: &DeviceBuffer<u16>,
+    x: &Allocation,
     weights: &dyn Stored,
     shape: Shape,
 ) -> Result<Vec<f32>> {
     let mut result = vec![f32::NAN; TOKENS * shape.n()];
-    let y = upload(UPLOAD, &result)?;
+    let y = setup.upload(UPLOAD, &result)?;
     let operands = Operands {
-        x: x.as_device_ptr().as_raw(),
+        x: x.address(),
         x_stride: COLUMNS,
         m: TOKENS,
         shape,
         weights: weights.weights(),
         row_major: None,
-        y: Output::Fp32(y.as_device_ptr().as_raw()),
+        y: Output::Fp32(y.address()),
     };
     if let Some(plan) = &planner.plan_with(&kernel, &operands.request())? {
         let queue = Queue {
-            stream: std::ptr::null_mut(),
+            stream: setup.stream().cast(),
             overlap: Overlap::None,
         };
         // SAFETY: the function was loaded into the current context, whose memory the operands are; the copy below waits
-        // for the launch on the default stream.
+        // for the launch on the same stream.
         unsafe { project::project(Launch { function, plan, queue }, &operands)? };
     }
-    y.copy_to(&mut result[..])
-        .map_err(|err| cust_error("read the result of a self-test", err))?;
+    setup.download("read the result of a self-test", &y, &mut result)?;
     Ok(result)
 }

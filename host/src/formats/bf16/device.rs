@@ -1,11 +1,10 @@
 //! BF16 weights, or sums of BF16 terms, in device memory.
 
 use crate::device::raw::{PACKED, Parameter, check_aligned};
-use crate::device::upload;
+use crate::device::{Allocation, Setup};
 use crate::formats::DeviceWeights;
 use crate::formats::device::{KernelOperands, Stored};
 use crate::{Error, Result, bf16};
-use cust::memory::DeviceBuffer;
 use kernels_gpu::instances::{Format, GemmArgs, GemvArgs, PackedGemmArgs};
 
 /// The [packed](super) form of BF16 values in device memory.
@@ -52,28 +51,28 @@ impl KernelOperands for OnDevice {
     }
 }
 
-/// Uploads units of so many terms. The context to hold them is current.
-pub(crate) fn store(units: &[bf16], terms: usize) -> Result<Box<dyn Stored>> {
-    let units = upload("upload packed weights", bytemuck::cast_slice(units))?;
+/// Uploads units of so many terms.
+pub(crate) fn store(setup: &Setup, units: &[bf16], terms: usize) -> Result<Box<dyn Stored>> {
+    let units = setup.upload("upload packed weights", units)?;
     Ok(Box::new(Units { units, terms }))
 }
 
 #[derive(Debug)]
 struct Units {
-    units: DeviceBuffer<u16>,
+    units: Allocation,
     terms: usize,
 }
 
 impl Stored for Units {
     fn weights(&self) -> DeviceWeights {
         DeviceWeights::Bf16(OnDevice {
-            units: self.units.as_device_ptr().as_raw(),
+            units: self.units.address(),
             terms: self.terms,
         })
     }
 
     fn unit_bytes(&self) -> usize {
-        self.units.len() * size_of::<u16>()
+        self.units.bytes()
     }
 
     fn bytes(&self) -> usize {

@@ -2,11 +2,10 @@
 
 use super::{Packed, pack_with};
 use crate::device::raw::{PACKED, Parameter, check_aligned};
-use crate::device::upload;
+use crate::device::{Allocation, Setup};
 use crate::formats::DeviceWeights;
 use crate::formats::device::{KernelOperands, Stored};
 use crate::{Result, Shape, bf16};
-use cust::memory::DeviceBuffer;
 use kernels_gpu::formats::window12::{PALETTE, STARTS_AFTER, Window12Args};
 use kernels_gpu::instances::{Format, GemmArgs, GemvArgs, PackedGemmArgs};
 
@@ -70,46 +69,46 @@ impl KernelOperands for OnDevice {
 }
 
 /// Packs and uploads values so that some of them are exceptions.
-pub(crate) fn store_for_self_test(values: &[bf16], shape: Shape) -> Result<Box<dyn Stored>> {
-    store(&pack_with(values, shape, LACKING_ONE)?)
+pub(crate) fn store_for_self_test(setup: &Setup, values: &[bf16], shape: Shape) -> Result<Box<dyn Stored>> {
+    store(setup, &pack_with(values, shape, LACKING_ONE)?)
 }
 
-/// Uploads a packed matrix. The context to hold it is current.
-pub(crate) fn store(packed: &Packed<'_>) -> Result<Box<dyn Stored>> {
+/// Uploads a packed matrix.
+pub(crate) fn store(setup: &Setup, packed: &Packed<'_>) -> Result<Box<dyn Stored>> {
     const CALL: &str = "upload packed weights";
     let exceptions: Vec<u64> = packed.exceptions().iter().map(|exception| exception.word()).collect();
     let end = [exceptions.len() as u64; STARTS_AFTER - 1];
     Ok(Box::new(Parts {
-        units: upload(CALL, packed.units())?,
-        starts: upload(CALL, &[packed.starts(), &end].concat())?,
-        exceptions: upload(CALL, &exceptions)?,
+        units: setup.upload(CALL, packed.units())?,
+        starts: setup.upload(CALL, &[packed.starts(), &end].concat())?,
+        exceptions: setup.upload(CALL, &exceptions)?,
         palette: packed.palette_words(),
     }))
 }
 
 #[derive(Debug)]
 struct Parts {
-    units: DeviceBuffer<u8>,
-    starts: DeviceBuffer<u64>,
-    exceptions: DeviceBuffer<u64>,
+    units: Allocation,
+    starts: Allocation,
+    exceptions: Allocation,
     palette: [u32; 2],
 }
 
 impl Stored for Parts {
     fn weights(&self) -> DeviceWeights {
         DeviceWeights::Window12(OnDevice {
-            units: self.units.as_device_ptr().as_raw(),
-            starts: self.starts.as_device_ptr().as_raw(),
-            exceptions: self.exceptions.as_device_ptr().as_raw(),
+            units: self.units.address(),
+            starts: self.starts.address(),
+            exceptions: self.exceptions.address(),
             palette: self.palette,
         })
     }
 
     fn unit_bytes(&self) -> usize {
-        self.units.len()
+        self.units.bytes()
     }
 
     fn bytes(&self) -> usize {
-        self.unit_bytes() + (self.starts.len() + self.exceptions.len()) * size_of::<u64>()
+        self.unit_bytes() + self.starts.bytes() + self.exceptions.bytes()
     }
 }

@@ -1,6 +1,8 @@
 //! Packed matrices as weights, and tensor-parallel slices of them, without decoding where units can be cut.
 
 use super::{Exception, Packed, unpack};
+#[cfg(feature = "cuda")]
+use crate::device::Setup;
 use crate::formats::Weights;
 #[cfg(feature = "cuda")]
 use crate::formats::device::Stored;
@@ -27,8 +29,8 @@ impl PackedWeights for Packed<'_> {
     }
 
     #[cfg(feature = "cuda")]
-    fn store(&self) -> Result<Box<dyn Stored>> {
-        super::store(self)
+    fn store(&self, setup: &Setup) -> Result<Box<dyn Stored>> {
+        super::store(setup, self)
     }
 }
 
