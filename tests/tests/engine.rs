@@ -331,7 +331,7 @@ fn calls_leave_the_current_context_alone() {
         engine.project(&projection, &x, 1, &mut y, stream),
         prepare(engine, &[bf16::ONE; 15], shape).map(drop),
         engine.upload(&[bf16::ONE]).map(drop),
-        engine.download(&y, &stream).map(drop),
+        engine.download(&y, stream).map(drop),
         engine.stream().map(drop),
         engine.take_counters().map(drop),
     ];
@@ -345,7 +345,7 @@ fn calls_leave_the_current_context_alone() {
     drop(foreign);
     engine.make_current().unwrap();
     assert_eq!(driver::current(), own);
-    assert_eq!(engine.download(&y, &stream).unwrap(), [bf16::from_f32(5.0); 3]);
+    assert_eq!(engine.download(&y, stream).unwrap(), [bf16::from_f32(5.0); 3]);
 }
 
 #[test]

@@ -113,8 +113,10 @@ impl Stream {
     /// The number of the capture that the stream is part of, if it is of one.
     pub(super) fn capture(&self) -> Result<Option<u64>> {
         let (mut status, mut id) = (stream_capture_status::NONE, 0);
-        // SAFETY: the stream lives; writes two numbers.
-        let code = unsafe { ffi::cuStreamGetCaptureInfo(self.ffi(), &raw mut status, &raw mut id) };
+        let (graph, nodes, count) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: the stream lives; two numbers are written, and what is null is not.
+        let code =
+            unsafe { ffi::cuStreamGetCaptureInfo_v2(self.ffi(), &raw mut status, &raw mut id, graph, nodes, count) };
         check("ask whether the stream is captured", code)?;
         Ok((status != stream_capture_status::NONE).then_some(id))
     }
