@@ -114,7 +114,7 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// Every buffer that the captured launches use is still allocated, and stays so until they have ended.
+    /// Every buffer, projection and router that the captured launches use still lives, and does so until they have ended.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.device.check_current()?;
         stream.check_device(&self.device)?;
