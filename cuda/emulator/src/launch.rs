@@ -91,6 +91,7 @@ pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &O
         grid_workspace: options.grid_workspace,
         allocations: &allocations,
         id,
+        seed: options.seed,
         early: &early,
         limits: &options.limits,
         state: State::default(),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Run, leaves};
+use support::{Run, leaves, words};
 
 /// Each lane's answer goes from %r9 to its place; lane in %r1.
 fn check(expected: impl Fn(u32) -> u32, body: &str) {
@@ -108,6 +108,26 @@ fn one_is_elected() {
         |lane| if lane >= 4 { 4 + 100 * u32::from(lane == 4) } else { 0 },
         "setp.lt.u32 %p2, %r1, 4; @%p2 bra END; elect.sync %r9|%p1, 0xfffffff0; @%p1 add.u32 %r9, %r9, 100; END:",
     );
+}
+
+/// The leader is any of a mask's lanes, but for one mask always the same.
+#[test]
+fn a_seed_elects_the_same_lane_every_time() {
+    let body = "mov.u32 %r1, %laneid; mul.wide.u32 %d1, %r1, 8; add.u64 %d1, %d1, %out;
+        elect.sync %r8|%p1, -1; bar.warp.sync -1; elect.sync %r9|%p2, -1;
+        setp.ne.u32 %p3, %r8, %r9; @%p3 trap;
+        selp.u32 %r2, 1, 0, %p1; selp.u32 %r3, 1, 0, %p2; st.global.v2.u32 [%d1], {%r2, %r3};";
+    let leaders: Vec<usize> = (0..20)
+        .map(|seed| {
+            let flags = words(body, &Run::new("k").seed(seed), 64);
+            let leads: Vec<usize> = (0..32).filter(|&lane| flags[2 * lane] == 1).collect();
+            let again: Vec<usize> = (0..32).filter(|&lane| flags[2 * lane + 1] == 1).collect();
+            assert_eq!(leads, again);
+            let [leader] = leads[..] else { panic!("{leads:?}") };
+            leader
+        })
+        .collect();
+    assert!(leaders.iter().any(|&leader| leader != leaders[0]), "{leaders:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::alu::low_bits;
 use super::cluster::{Cluster, Next};
 use super::report::{Trouble, trouble};
+use super::schedule::Random;
 use super::warp::{Wait, lanes};
 use crate::error::FaultKind;
 use crate::program::{FULL, Lanes, Mask, Match, Mma, Op, Reduce, Reg, Shuffle, ShuffleMode, Vote, VoteKind, WARP};
@@ -184,7 +185,8 @@ impl Cluster<'_> {
             Ok(members) => members,
             Err(next) => return Ok(next),
         };
-        let leader = |lane: usize| (members[lane] as Mask & exec).trailing_zeros();
+        let seed = self.env.seed;
+        let leader = |lane: usize| leader(members[lane] as Mask & exec, seed);
         let warp = &mut self.warps[w];
         if let Some(d) = d {
             let leaders = std::array::from_fn(|lane| u64::from(leader(lane)));
@@ -229,4 +231,13 @@ impl Cluster<'_> {
         }
         Ok(Next::Advance)
     }
+}
+
+/// The lane that `elect.sync` elects of a mask: any, but for one mask always the same.
+fn leader(mask: Mask, seed: Option<u64>) -> u32 {
+    let Some(seed) = seed else {
+        return mask.trailing_zeros();
+    };
+    let nth = Random::new(seed ^ u64::from(mask)).below(mask.count_ones().max(1) as usize);
+    lanes(mask).nth(nth).unwrap_or(0) as u32
 }

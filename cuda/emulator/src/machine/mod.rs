@@ -51,6 +51,8 @@ pub(crate) struct Env<'a> {
     pub(crate) allocations: &'a [Arc<Allocation>],
     /// The launch's number, which marks what it writes.
     pub(crate) id: u32,
+    /// Decides which lanes are elected; none for the lowest.
+    pub(crate) seed: Option<u64>,
     /// The launches that may be unfinished while this one runs.
     pub(crate) early: &'a Early,
     pub(crate) limits: &'a Limits,
