@@ -24,6 +24,8 @@ pub struct EntrySpec {
     pub counts: Vec<(String, u32)>,
     /// What the machine code must hold.
     pub sass: Vec<SassPromise>,
+    /// Machine mnemonics that may stand nowhere, written as in [`SassPromise::mnemonic`].
+    pub forbidden: Vec<String>,
     /// The most integer instructions that the main loop may hold.
     pub max_integers_in_main_loop: Option<u32>,
 }
@@ -55,6 +57,7 @@ impl EntrySpec {
             tensor_maps: 0,
             counts: Vec::new(),
             sass: Vec::new(),
+            forbidden: Vec::new(),
             max_integers_in_main_loop: None,
         }
     }
@@ -112,6 +115,12 @@ impl EntrySpec {
             at_least,
             in_main_loop: true,
         });
+        self
+    }
+
+    /// Promises that no machine instruction is of this kind.
+    pub fn forbid(mut self, mnemonic: impl Into<String>) -> Self {
+        self.forbidden.push(mnemonic.into());
         self
     }
 

@@ -107,6 +107,14 @@ pub enum SassFault {
         /// How many may be.
         allowed: u32,
     },
+    /// An instruction that may not occur.
+    #[error("{found} × {mnemonic}, which the table forbids")]
+    Forbidden {
+        /// The mnemonic.
+        mnemonic: String,
+        /// How many there are.
+        found: u32,
+    },
     /// Too few of a promised instruction.
     #[error("{found} × {mnemonic} {place}, the table promises at least {at_least}", place = if *in_main_loop { "in a main loop" } else { "in all" })]
     TooFew {
@@ -147,6 +155,7 @@ pub fn check(table: &[EntrySpec], log: &PtxasLog, listing: &Listing) -> Report {
             None => faults.push(SassFault::Missing { by: "disassembly" }),
             Some(code) => {
                 faults.extend(spec.sass.iter().filter_map(|promise| broken(promise, code)));
+                faults.extend(spec.forbidden.iter().filter_map(|mnemonic| forbidden(mnemonic, code)));
                 faults.extend(integers(spec, code));
             }
         }
@@ -203,6 +212,14 @@ fn resource_faults(spec: &EntrySpec, usage: &EntryUsage, occupancy: Occupancy) -
         });
     }
     faults
+}
+
+fn forbidden(mnemonic: &str, code: &MachineEntry) -> Option<SassFault> {
+    let found = code.count(mnemonic);
+    (found > 0).then(|| SassFault::Forbidden {
+        mnemonic: mnemonic.to_owned(),
+        found,
+    })
 }
 
 /// The main loop with the most integer instructions, where that is more than allowed.
@@ -312,6 +329,19 @@ mod tests {
             .into_iter()
             .map(|finding| finding.fault)
             .collect()
+    }
+
+    #[test]
+    fn what_may_not_stand_is_found() {
+        let [spec] = <[EntrySpec; 1]>::try_from(table()).unwrap();
+        let registers = log(EntryUsage {
+            registers: 96,
+            ..Default::default()
+        });
+        let found = faults(&[spec.clone().forbid("LDS")], &registers);
+        let mnemonic = "LDS".to_owned();
+        assert_eq!(found, [SassFault::Forbidden { mnemonic, found: 1 }]);
+        assert_eq!(faults(&[spec.forbid("LDS.64").forbid("BRA.U.ANY")], &registers), []);
     }
 
     #[test]
