@@ -22,7 +22,7 @@ unsafe fn stream_read<I: Instance>(args: StreamReadArgs) {
     let stages = const { I::READ.stages as u32 };
     let threads = const { I::READ.threads() as u32 };
     pdl::launch_dependents();
-    let thread = thread::thread_idx_x();
+    let (thread, warp) = (thread::thread_idx_x(), warp::uniform_warp_id());
     let base = shared::dynamic_base();
     let mut ring = Ring::new(
         base,
@@ -42,7 +42,7 @@ unsafe fn stream_read<I: Instance>(args: StreamReadArgs) {
             ring.copy(stage, 0, args.data + index * chunk, chunk_len(index));
         }
     };
-    if thread == 0 {
+    if warp == 0 && warp::elect(u32::MAX) {
         // SAFETY: the first use of this CTA's barriers.
         unsafe { ring.init() };
         for stage in 0..stages {
@@ -66,7 +66,7 @@ unsafe fn stream_read<I: Instance>(args: StreamReadArgs) {
             offset += threads * 16;
         }
         thread::sync_threads();
-        if thread == 0 && index + u64::from(stages) < last {
+        if warp == 0 && index + u64::from(stages) < last && warp::elect(u32::MAX) {
             fill(&ring, ring.stage(), index + u64::from(stages));
         }
         ring.advance();

@@ -152,7 +152,7 @@ pub(crate) unsafe fn packed_gemm<I: PackedInstance>(x: u64, weights: u64, args: 
         assert!(I::GEMM.groups == 1 && COLUMNS == wgmma::TILE_COLUMNS);
     };
     pdl::launch_dependents();
-    let warp = warp::warp_id();
+    let warp = warp::uniform_warp_id();
     let tile = Tile::of_cta::<I>(&args);
     let (blocks, groups) = units(args.n as usize, args.k as usize);
     let range = tile.slice(groups as u32);
@@ -172,9 +172,9 @@ pub(crate) unsafe fn packed_gemm<I: PackedInstance>(x: u64, weights: u64, args: 
         unsafe { units.ring.fetch_tokens(stage, units.ring.data(stage), x, at) };
     };
     // SAFETY: the whole CTA comes here.
-    unsafe { units.ring.start(range, weights) };
+    unsafe { units.ring.start(warp, range, weights) };
     let sums = if warp == consumers {
-        if warp::lane_id() == 0 {
+        if warp::elect(u32::MAX) {
             // SAFETY: the ring has been started for the same chunks.
             unsafe { units.ring.produce(range, weights, x) };
         }

@@ -30,7 +30,6 @@
 //! `barrier.cluster`; §9.7.9.27 `cp.async.bulk.tensor` with `.multicast::cluster`.
 
 use super::epilogue::Instance;
-use crate::instances::WARP;
 use core::marker::PhantomData;
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{cluster, mbarrier, pdl, tensor_map, thread, warp};
@@ -120,14 +119,14 @@ impl<I: Instance> Stages<I> {
         mbarrier::fence_init();
     }
 
-    /// Readies the ring for chunks `first..last`. The whole CTA calls it, before anything else of the ring is used.
+    /// Readies the ring for chunks `first..last`. The whole CTA calls it, each warp with its number, before anything else of the ring is used.
     ///
     /// # Safety
     ///
     /// `weights` loads what a stage holds beside x. No CTA of the cluster has exited.
     #[inline(always)]
-    pub(crate) unsafe fn start(&self, (first, last): (u32, u32), weights: impl Fn(u32, u32)) {
-        if thread::thread_idx_x() == const { (I::GEMM.warps * WARP) as u32 } {
+    pub(crate) unsafe fn start(&self, warp: u32, (first, last): (u32, u32), weights: impl Fn(u32, u32)) {
+        if warp == const { I::GEMM.warps as u32 } && warp::elect(u32::MAX) {
             // SAFETY: the first use of the barriers.
             unsafe { self.init() };
             if Self::SHARED {
@@ -161,15 +160,15 @@ impl<I: Instance> Stages<I> {
     /// The whole warp calls it, and its uses of the stage have ended: `wgmma`s that read it have been waited for.
     #[inline(always)]
     pub(crate) unsafe fn leave(&self, stage: u32) {
-        let lane = warp::lane_id();
         if Self::SHARED {
+            let lane = warp::lane_id();
             if lane < const { I::GEMM.multicast as u32 } {
                 let there = cluster::map_shared(self.empty(stage), self.first_rank() + lane);
                 // SAFETY: the warp's uses of the stage have ended; no CTA exits before the cluster has met at
                 // `Tile::finish`.
                 unsafe { mbarrier::arrive_in_cluster(there) };
             }
-        } else if lane == 0 {
+        } else if warp::elect(u32::MAX) {
             // SAFETY: the warp's uses of the stage have ended.
             unsafe { mbarrier::arrive(self.empty(stage)) };
         }

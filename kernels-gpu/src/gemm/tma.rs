@@ -168,7 +168,7 @@ unsafe fn multiply<I: TmaInstance>(ring: &Stages<I>, (first, last): (u32, u32), 
 unsafe fn gemm<I: TmaInstance>(maps: Maps, args: GemmArgs) {
     const { assert!(I::GEMM.tokens() == I::Sums::COLUMNS && I::GEMM.warps % WARPGROUP_WARPS as usize == 0) };
     pdl::launch_dependents();
-    let warp = warp::warp_id();
+    let warp = warp::uniform_warp_id();
     let ring = Stages::<I>::new();
     let tile = Tile::of_cta::<I>(&args);
     tile.prepare::<I>();
@@ -179,9 +179,9 @@ unsafe fn gemm<I: TmaInstance>(maps: Maps, args: GemmArgs) {
     // SAFETY: the stage is announced with its weights, and the map is that of x, with this instance's box.
     let x = |stage, chunk| unsafe { ring.fetch_x(stage, maps.x, chunk, tile.first_token) };
     // SAFETY: the whole CTA comes here.
-    unsafe { ring.start(range, weights) };
+    unsafe { ring.start(warp, range, weights) };
     let sums = if warp == consumers {
-        if warp::lane_id() == 0 {
+        if warp::elect(u32::MAX) {
             // SAFETY: the ring has been started for the same chunks.
             unsafe { ring.produce(range, weights, x) };
         }

@@ -117,7 +117,7 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
             }
         }
         // SAFETY: the fragments are in registers, and the loop is uniform over the warp.
-        unsafe { stream.refill(&ring, place.lane, chunk) };
+        unsafe { stream.refill(&ring, chunk) };
         ring.advance();
         chunk += 1;
     }

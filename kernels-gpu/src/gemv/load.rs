@@ -88,7 +88,7 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
     /// The whole warp calls it, before anything else of the ring.
     #[inline(always)]
     pub(super) unsafe fn start(&self, place: Place) {
-        if place.lane == 0 {
+        if warp::elect(u32::MAX) {
             let ring = Self::ring(place);
             // SAFETY: the first use of this warp's barriers, which the other lanes use behind the warp's barrier below.
             unsafe { ring.init() };
@@ -108,9 +108,9 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
     ///
     /// The whole warp calls it, and has read all that it needs of `chunk`, the present stage's.
     #[inline(always)]
-    pub(super) unsafe fn refill(&self, ring: &Ring, lane: u32, chunk: u32) {
+    pub(super) unsafe fn refill(&self, ring: &Ring, chunk: u32) {
         warp::sync_warp(u32::MAX);
-        if lane == 0 && chunk + Self::STAGES < self.last {
+        if chunk + Self::STAGES < self.last && warp::elect(u32::MAX) {
             // SAFETY: the whole warp has left the stage before the barrier above.
             unsafe { self.fill(ring, ring.stage(), chunk + Self::STAGES) };
         }

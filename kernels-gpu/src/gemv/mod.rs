@@ -56,7 +56,7 @@ impl Place {
     #[inline(always)]
     fn of_thread<I: Instance>() -> Self {
         let ctas = const { I::GEMV.cluster as u32 };
-        let (lane, warp) = (warp::lane_id(), warp::warp_id());
+        let (lane, warp) = (warp::lane_id(), warp::uniform_warp_id());
         let rank = if ctas > 1 { cluster::cta_rank() } else { 0 };
         Place {
             lane,

@@ -52,6 +52,8 @@ counts! {
     shfl_sync: "shfl.sync";
     /// Reductions over a warp's lanes.
     redux_sync: "redux.sync";
+    /// Elections of a lane.
+    elect_sync: "elect.sync";
     /// Votes of a warp's lanes.
     vote_sync: "vote.sync";
     /// Atomic operations with an answer.

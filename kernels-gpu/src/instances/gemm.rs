@@ -331,6 +331,10 @@ impl Gemm {
         };
         // At the start, the CTA meets, or the cluster where it shares x; before and after sums are added, the cluster.
         let shares = (self.multicast > 1) as usize;
+        // At the start, by the producer, and, where CTAs do not share x, by whoever leaves a stage: in the loop, and
+        // behind a part of it.
+        let is_in_parts = self.stages_per_part() != usize::MAX;
+        let leaves = (1 - shares) * (1 + is_in_parts as usize);
         let own = Counts {
             bar_sync: 2 - shares,
             bar_warp_sync: tensor,
@@ -342,6 +346,9 @@ impl Gemm {
             wgmma_fence: parts,
             wgmma_commit: parts,
             wgmma_wait: parts + tensor,
+            // The warp's number.
+            shfl_sync: tensor,
+            elect_sync: tensor * (2 + leaves),
             // Four sums of a thread at a time.
             red: 4,
             ..Counts::NONE

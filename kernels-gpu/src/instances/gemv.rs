@@ -201,6 +201,10 @@ impl Gemv {
                 cluster_arrive: cluster_barriers,
                 cluster_wait: cluster_barriers,
                 mma_sync: tensor_ops,
+                // The warp's number.
+                shfl_sync: 1 + gate.shfl_sync,
+                // At the start, and in the loop.
+                elect_sync: 2,
                 ..gate
             }
             .plus(self.format.facts().few_token_counts),

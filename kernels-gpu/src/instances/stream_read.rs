@@ -112,7 +112,10 @@ impl StreamRead {
             tensor_maps: 0,
             counts: Counts {
                 bar_sync: 2,
-                shfl_sync: 5,
+                // The warp's number, and the sum over its lanes.
+                shfl_sync: 1 + 5,
+                // At the start, and in the loop.
+                elect_sync: 2,
                 ..Counts::NONE
             },
             tensor_cores: false,
