@@ -13,6 +13,7 @@ mod sass;
 mod split;
 mod table;
 mod test;
+mod timeline;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +39,12 @@ enum Task {
     LintPtx,
     /// Assemble the checked-in PTX and hold the machine code against the table: registers, spills, loads, matrix
     /// instructions
-    Sass,
+    Sass {
+        /// Print how many cycles a warp takes from place to place in each entry, show what has changed, and write it to
+        /// benchmarks/record/sass.csv
+        #[arg(long)]
+        timeline: bool,
+    },
     /// Run `cargo test` on the device that the driver chooses
     Test {
         /// Once on the emulator, and once on CUDA where there is a device
@@ -77,7 +83,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Task::BuildPtx { check } => build_ptx::run(check),
         Task::LintPtx => lint_ptx::run(),
-        Task::Sass => sass::run(),
+        Task::Sass { timeline } => sass::run(timeline),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
         Task::EmulatedDriver { out, test } => emulated_driver::run(out, test),

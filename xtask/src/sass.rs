@@ -4,18 +4,22 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cuda_builder::NvvmArch;
-use cuda_builder::sass::{Tools, inspect};
+use cuda_builder::sass::{Tools, WHEEL_VERSIONS, inspect};
 use kernels_gpu::instances::Family;
 
-use crate::{paths, table};
+use crate::{paths, table, timeline};
 
-/// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise.
-pub(crate) fn run() -> Result<()> {
+/// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise, or
+/// if the record of timelines, which is the newest wheel's, is not what the machine code takes. `with_timeline` shows the
+/// timelines and writes the record.
+pub(crate) fn run(with_timeline: bool) -> Result<()> {
     let target = paths::root().join("target");
     let mut broken = 0;
+    let (mut stale, mut slow) = (Vec::new(), Vec::new());
     for (at, tools) in Tools::find(&target.join("cuda-tools"))?.iter().enumerate() {
         println!("{}", tools.origin);
         let mut times = Vec::new();
+        let mut rows = Vec::new();
         for family in Family::ALL {
             let folder = target.join("sass").join(at.to_string()).join(family.name());
             let entries = table::entries_of(family);
@@ -27,8 +31,30 @@ pub(crate) fn run() -> Result<()> {
             }
             broken += report.findings.len();
             times.push((family, entries.len(), report.assembly));
+            rows.extend(report.rows);
+        }
+        let is_recorded = tools.origin.contains(WHEEL_VERSIONS[0]);
+        if is_recorded && with_timeline {
+            timeline::show(&rows)?;
+        } else if is_recorded {
+            stale = timeline::stale(&rows)?;
+        }
+        if is_recorded {
+            slow = timeline::over_budget(&rows);
         }
         println!("\n{}", time_table(&times));
+    }
+    if !stale.is_empty() {
+        stale.iter().for_each(|line| println!("{line}"));
+        bail!(
+            "{} figures of {} are not what the machine code takes: run `cargo xtask sass --timeline`, look at what has changed, and commit the file",
+            stale.len(),
+            timeline::record().display()
+        );
+    }
+    if !slow.is_empty() {
+        slow.iter().for_each(|line| println!("{line}"));
+        bail!("{} entries take longer than their budgets allow", slow.len());
     }
     if broken > 0 {
         bail!("the machine code breaks {broken} promises of the table");

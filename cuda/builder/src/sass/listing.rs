@@ -1,5 +1,6 @@
 //! Reads a disassembly and finds the loops in it.
 
+use super::control::Control;
 use std::collections::HashMap;
 
 /// One machine instruction.
@@ -11,6 +12,8 @@ pub struct MachineInstruction {
     target: Option<usize>,
     /// Whether the next instruction may follow it.
     falls_through: bool,
+    /// Its scheduling, where the listing has the instructions' bits.
+    pub(super) control: Option<Control>,
 }
 
 /// The machine code of one entry.
@@ -22,7 +25,7 @@ pub struct MachineEntry {
     pub instructions: Vec<MachineInstruction>,
 }
 
-/// A whole disassembly, as `nvdisasm -c` prints it.
+/// A whole disassembly, as `nvdisasm -c -hex` prints it; without `-hex`, instructions have no scheduling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Each entry's code.
@@ -101,19 +104,21 @@ impl Listing {
 impl MachineEntry {
     fn parse(name: String, lines: &[&str]) -> Self {
         let mut labels: HashMap<&str, usize> = HashMap::new();
-        let mut code: Vec<&str> = Vec::new();
+        let mut code: Vec<(&str, Option<Control>)> = Vec::new();
         for line in lines {
             if let Some(label) = line.strip_suffix(':') {
                 labels.insert(label, code.len());
             } else if let Some(instruction) = instruction_text(line) {
-                code.push(instruction);
+                code.push((instruction, None));
+            } else if let (Some(high), Some((_, control))) = (upper_half(line), code.last_mut()) {
+                *control = Some(Control::of(high));
             }
         }
         // A label after the last instruction leads nowhere.
         labels.retain(|_, at| *at < code.len());
         let instructions = code
             .iter()
-            .map(|text| MachineInstruction::parse(text, &labels))
+            .map(|(text, control)| MachineInstruction::parse(text, *control, &labels))
             .collect();
         Self { name, instructions }
     }
@@ -144,7 +149,7 @@ impl MachineEntry {
         self.main_loops().into_iter().map(count).collect()
     }
 
-    fn main_loops(&self) -> Vec<Vec<bool>> {
+    pub(super) fn main_loops(&self) -> Vec<Vec<bool>> {
         let matrix = |members: &[bool]| {
             let inside = self.instructions.iter().zip(members).filter(|(_, inside)| **inside);
             inside
@@ -159,12 +164,11 @@ impl MachineEntry {
 
     /// The natural loops, each as a mask over the instructions. A jump back alone makes no loop: slow paths stand at
     /// the end of the code and jump back into the middle.
-    fn loops(&self) -> Vec<Vec<bool>> {
+    pub(super) fn loops(&self) -> Vec<Vec<bool>> {
         let count = self.instructions.len();
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); count];
-        for (at, instruction) in self.instructions.iter().enumerate() {
-            let next = (instruction.falls_through && at + 1 < count).then_some(at + 1);
-            for to in instruction.target.into_iter().chain(next) {
+        for at in 0..count {
+            for to in self.successors(at) {
                 before[to].push(at);
             }
         }
@@ -187,6 +191,13 @@ impl MachineEntry {
         let mut loops: Vec<(usize, Vec<bool>)> = loops.into_iter().collect();
         loops.sort_by_key(|(head, _)| *head);
         loops.into_iter().map(|(_, members)| members).collect()
+    }
+
+    /// The instructions that may follow one.
+    pub(super) fn successors(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
+        let instruction = &self.instructions[at];
+        let next = (instruction.falls_through && at + 1 < self.instructions.len()).then_some(at + 1);
+        instruction.target.into_iter().chain(next)
     }
 
     /// For each instruction, the last one that every way to it passes; itself for the first, none for dead code.
@@ -222,7 +233,7 @@ impl MachineEntry {
         dominator
     }
 
-    fn reverse_postorder(&self) -> Vec<usize> {
+    pub(super) fn reverse_postorder(&self) -> Vec<usize> {
         let count = self.instructions.len();
         let mut seen = vec![false; count];
         let mut order = Vec::with_capacity(count);
@@ -261,8 +272,14 @@ fn instruction_text(line: &str) -> Option<&str> {
     (is_offset && !code.is_empty()).then_some(code)
 }
 
+/// `/* 0x000fe20000000800 */`, which stands under an instruction: the upper half of its bits.
+fn upper_half(line: &str) -> Option<u64> {
+    let digits = line.strip_prefix("/* 0x")?.strip_suffix("*/")?;
+    u64::from_str_radix(digits.trim(), 16).ok()
+}
+
 impl MachineInstruction {
-    fn parse(text: &str, labels: &HashMap<&str, usize>) -> Self {
+    fn parse(text: &str, control: Option<Control>, labels: &HashMap<&str, usize>) -> Self {
         let guarded = text.starts_with('@');
         let unguarded = if guarded {
             text.split_once(' ').map_or("", |(_, rest)| rest.trim_start())
@@ -286,11 +303,12 @@ impl MachineInstruction {
             opcode: opcode.to_owned(),
             target,
             falls_through: !ends,
+            control,
         }
     }
 
     /// Whether the opcode begins as `wanted` does and holds its modifiers, in order.
-    fn is(&self, wanted: &str) -> bool {
+    pub(super) fn is(&self, wanted: &str) -> bool {
         let (mut have, mut want) = (self.opcode.split('.'), wanted.split('.'));
         have.next() == want.next() && want.all(|modifier| have.any(|own| own == modifier))
     }

@@ -1,16 +1,22 @@
 //! What NVIDIA's assembler makes of the PTX: registers, spills, shared memory, and the machine code itself.
 
+mod control;
 mod cpu_time;
+mod latency;
 mod listing;
 mod occupancy;
 mod ptxas_log;
 mod report;
+mod timeline;
 mod tools;
 
+pub use control::Control;
+pub use latency::latencies;
 pub use listing::{Listing, MachineEntry, MachineInstruction};
 pub use occupancy::{Limit, Occupancy, occupancy};
 pub use ptxas_log::{EntryUsage, PtxasLog};
 pub use report::{Report, Row, SassFault, SassFinding, check};
+pub use timeline::Timeline;
 pub use tools::{NVDISASM_VARIABLE, PTXAS_VARIABLE, Tools, WHEEL_VERSIONS};
 
 use std::fs;
@@ -92,7 +98,7 @@ pub fn inspect(
         .into());
     }
     let mut nvdisasm = Command::new(&tools.nvdisasm);
-    nvdisasm.arg("-c").arg(&cubin);
+    nvdisasm.args(["-c", "-hex"]).arg(&cubin);
     let text = output_of(nvdisasm)?;
     let listing = folder.join("kernels.sass");
     fs::write(&listing, &text).map_err(crate::BuildError::file("write", &listing))?;

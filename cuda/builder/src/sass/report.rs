@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::listing::{Listing, MachineEntry};
 use super::occupancy::{Occupancy, occupancy};
 use super::ptxas_log::{EntryUsage, PtxasLog};
+use super::timeline::Timeline;
 use crate::spec::{EntrySpec, SassPromise};
 
 /// What the machine code of every entry came to.
@@ -38,6 +39,8 @@ pub struct Row {
     pub matrix: Vec<u32>,
     /// 128-bit loads from shared memory in each main loop.
     pub wide_loads: Vec<u32>,
+    /// How long a warp takes from place to place.
+    pub timeline: Timeline,
 }
 
 /// A promise that the machine code breaks.
@@ -181,6 +184,7 @@ fn row(spec: &EntrySpec, usage: &EntryUsage, code: Option<&MachineEntry>) -> Row
         occupancy: occupancy(spec.threads, usage.registers, shared),
         matrix: added(in_loops("HMMA"), in_loops("HGMMA")),
         wide_loads: in_loops("LDS.128"),
+        timeline: code.map(MachineEntry::timeline).unwrap_or_default(),
     }
 }
 

@@ -1,0 +1,180 @@
+//! `sass --timeline`: what each entry's instructions take, beside the checked-in record.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use cuda_builder::sass::{Row, latencies};
+use kernels_gpu::instances::{self, Format};
+
+use crate::paths;
+
+/// The columns of the record, and where each stands in a row.
+type Column = (&'static str, fn(&Row) -> Option<u32>);
+
+const COLUMNS: [Column; 9] = [
+    ("registers", |row| Some(row.registers)),
+    ("first_copy", |row| row.timeline.first_copy),
+    ("wait", |row| row.timeline.wait),
+    ("chunk", |row| row.timeline.chunk),
+    ("refill", |row| row.timeline.refill),
+    ("rest", |row| row.timeline.rest),
+    ("fences_ahead", |row| Some(row.timeline.fences[0])),
+    ("fences_in_loops", |row| Some(row.timeline.fences[1])),
+    ("fences_elsewhere", |row| Some(row.timeline.fences[2])),
+];
+
+/// What the figures are, and what they leave out.
+const LEGEND: &str = "\
+cycles of one warp, from the assembler's stall counts and scoreboards and from assumed latencies (below), not from a GPU:
+  first_copy, wait   from the start to the first bulk copy or TMA load, to griddepcontrol.wait
+  chunk              a round of the loop that multiplies, in steady state
+  refill             a round of the producer's loop, in steady state
+  rest               from griddepcontrol.wait to the end, every loop once: the epilogue, and the gate where there is one
+  fences             GPU-wide fences and invalidations of L1: ahead of the wait, in loops, elsewhere
+branches take the longer way. What it cannot see: DRAM, contention, clocks, other warps, the tensor cores' own time.";
+
+/// The record's place.
+pub(crate) fn record() -> PathBuf {
+    paths::root().join("benchmarks/record/sass.csv")
+}
+
+/// All rows as the record has them.
+fn csv(rows: &[Row]) -> String {
+    let mut text = String::from("instance");
+    for (name, _) in COLUMNS {
+        let _ = write!(text, ",{name}");
+    }
+    for row in rows {
+        let _ = write!(text, "\n{}", row.name);
+        for (_, value) in COLUMNS {
+            let value = value(row).map_or(String::new(), |value| value.to_string());
+            let _ = write!(text, ",{value}");
+        }
+    }
+    text + "\n"
+}
+
+/// A record's lines by their instance.
+fn lines(text: &str) -> BTreeMap<&str, Vec<&str>> {
+    let rows = text.lines().skip(1).filter_map(|line| line.split_once(','));
+    rows.map(|(name, values)| (name, values.split(',').collect())).collect()
+}
+
+/// What has changed from one record to another, a line for each figure.
+fn differences(before: &str, after: &str) -> Vec<String> {
+    let (before, after) = (lines(before), lines(after));
+    let mut found = Vec::new();
+    for (name, values) in &after {
+        let Some(old) = before.get(name) else {
+            found.push(format!("{name}: new"));
+            continue;
+        };
+        for (at, (column, _)) in COLUMNS.iter().enumerate() {
+            let [was, is] = [old, values].map(|values| values.get(at).copied().unwrap_or_default());
+            if was != is {
+                let said = |value: &str| {
+                    if value.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        value.to_owned()
+                    }
+                };
+                found.push(format!("{name}: {column} {} → {}", said(was), said(is)));
+            }
+        }
+    }
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    found.extend(gone.map(|name| format!("{name}: gone")));
+    found
+}
+
+/// Prints the timelines of all entries and how they differ from the record, which they then replace.
+pub(crate) fn show(rows: &[Row]) -> Result<()> {
+    println!("{LEGEND}\n");
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    print!("{:width$}", "instance");
+    COLUMNS.iter().for_each(|(name, _)| print!(" {name:>16}"));
+    println!();
+    for row in rows {
+        print!("{:width$}", row.name);
+        for (_, value) in COLUMNS {
+            print!(" {:>16}", value(row).map_or("-".to_owned(), |value| value.to_string()));
+        }
+        println!();
+    }
+    println!("\nassumed latencies:");
+    for (mnemonic, cycles, basis) in latencies() {
+        println!("  {mnemonic:14} {cycles:>4}  {basis}");
+    }
+    let (path, now) = (record(), csv(rows));
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let changed = differences(&before, &now);
+    println!("\n{} figures differ from {}", changed.len(), path.display());
+    changed.iter().for_each(|line| println!("  {line}"));
+    if before != now {
+        fs::write(&path, now).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Cycles to `griddepcontrol.wait` that a GEMV may take: the prologue is not hidden where the preceding kernel ends early.
+const GEMV_WAIT: u32 = 410;
+/// The same for routers, which load their rows' factors ahead of it.
+const ROUTE_WAIT: u32 = 440;
+
+/// What takes longer than it may, a line each; `wait` gives an instance's cycles to `griddepcontrol.wait`.
+fn beyond_budget(wait: impl Fn(&str) -> Option<u32>) -> Vec<String> {
+    let bf16 = instances::gemvs().filter(|gemv| gemv.format == Format::Bf16);
+    let budgets = bf16
+        .map(|gemv| (gemv.name, GEMV_WAIT))
+        .chain(instances::routes().map(|gemv| (gemv.name, ROUTE_WAIT)));
+    let beyond = budgets.filter_map(|(name, allowed)| {
+        let taken = wait(name).filter(|&taken| taken > allowed)?;
+        Some(format!(
+            "{name}: {taken} cycles to griddepcontrol.wait, {allowed} are allowed"
+        ))
+    });
+    beyond.collect()
+}
+
+/// [`beyond_budget`] of all entries.
+pub(crate) fn over_budget(rows: &[Row]) -> Vec<String> {
+    beyond_budget(|name| rows.iter().find(|row| row.name == name)?.timeline.wait)
+}
+
+/// How the record differs from what the entries take now.
+pub(crate) fn stale(rows: &[Row]) -> Result<Vec<String>> {
+    let path = record();
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    Ok(differences(&text, &csv(rows)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_prologue_is_beyond_the_budget() {
+        assert_eq!(beyond_budget(|_| Some(GEMV_WAIT)), [""; 0]);
+        let slow = beyond_budget(|_| Some(GEMV_WAIT + 1));
+        assert_eq!(slow.len(), 17, "{slow:?}");
+        assert!(slow[0].contains("411 cycles"), "{slow:?}");
+        assert_eq!(beyond_budget(|_| Some(ROUTE_WAIT + 1)).len(), 17 + 12);
+    }
+
+    #[test]
+    fn a_change_is_shown_by_figure() {
+        let head =
+            "instance,registers,first_copy,wait,chunk,refill,rest,fences_ahead,fences_in_loops,fences_elsewhere\n";
+        let before = format!("{head}a,50,1,2,3,,5,0,0,1\nb,1,1,1,1,1,1,0,0,0\n");
+        let after = format!("{head}a,50,1,4,3,6,5,0,0,1\nc,1,1,1,1,1,1,0,0,0\n");
+        assert_eq!(
+            differences(&before, &after),
+            ["a: wait 2 → 4", "a: refill none → 6", "c: new", "b: gone"]
+        );
+        assert_eq!(differences(&after, &after), [""; 0]);
+    }
+}
