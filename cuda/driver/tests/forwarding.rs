@@ -2,8 +2,8 @@
 //! process of its own, since a process chooses once; a stand-in for NVIDIA's library lets the cases run on any machine.
 
 use hopper_cuda_driver::{ffi, select, selected};
+use hopper_cuda_stand_in::StandIn;
 use std::error::Error;
-use std::path::Path;
 use std::process::Command;
 
 /// What a case's process does, in order, printing one line for each.
@@ -40,6 +40,8 @@ fn act(step: &str) -> String {
             let replaced = unsafe { ffi::cuTensorMapReplaceAddress(&mut map, address) };
             format!("{code} {encoded} {replaced} {}", map.opaque[15])
         }
+        // SAFETY: a null is allowed, and refused.
+        _ if step == "later" => unsafe { ffi::cuModuleGetLoadingMode(std::ptr::null_mut()) }.to_string(),
         // SAFETY: a null is allowed, and refused.
         _ if step == "stream" => unsafe { ffi::cuStreamCreate(std::ptr::null_mut(), 0) }.to_string(),
         _ if step == "words" => {
@@ -81,7 +83,7 @@ const CASES: &[Case] = &[
         from: Foreign,
         variables: &[],
         steps: &[
-            ("version", "0 4321"),
+            ("version", "0 12080"),
             ("selected", "cuda"),
             ("select:cuda", "cuda"),
             ("select:auto", "cuda"),
@@ -90,7 +92,10 @@ const CASES: &[Case] = &[
     Case {
         name: "codes that cust lacks reach only callers of newer functions",
         from: Foreign,
-        variables: &[],
+        variables: &[
+            ("FAKE_CODE_cuCtxSynchronize", "912"),
+            ("FAKE_CODE_cuLaunchKernelEx", "912"),
+        ],
         steps: &[("synchronize", "999"), ("launch-ex", "912")],
     },
     Case {
@@ -103,7 +108,7 @@ const CASES: &[Case] = &[
         name: "a function that the driver lacks is not found",
         from: Foreign,
         variables: &[],
-        steps: &[("stream", "500"), ("stream", "500")],
+        steps: &[("later", "500"), ("later", "500")],
     },
     Case {
         name: "the variable chooses the emulated driver",
@@ -133,13 +138,13 @@ const CASES: &[Case] = &[
                 "select:emulated",
                 "error: the driver `emulated` was asked for, but this process already uses `cuda`",
             ),
-            ("version", "0 4321"),
+            ("version", "0 12080"),
         ],
     },
     Case {
         name: "a driver without a device is passed over",
         from: Foreign,
-        variables: &[("FAKE_DEVICES", "0")],
+        variables: &[("FAKE_DEVICES", "")],
         steps: &[
             (
                 "select:cuda",
@@ -151,7 +156,7 @@ const CASES: &[Case] = &[
     Case {
         name: "a driver that does not start is passed over",
         from: Foreign,
-        variables: &[("FAKE_INIT", "803")],
+        variables: &[("FAKE_CODE_cuInit", "803")],
         steps: &[
             (
                 "select:cuda",
@@ -204,40 +209,11 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Makes the folder in which a case finds its library.
-fn prepare(library: Library, folder: &Path) -> Result<(), Box<dyn Error>> {
-    std::fs::create_dir_all(folder)?;
-    let file = folder.join("libcuda.so.1");
-    if library == Broken {
-        return Ok(std::fs::write(file, "no library")?);
-    }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libcuda.rs");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut command = Command::new(compiler);
-    command
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"])
-        .arg(source)
-        .arg("-o")
-        .arg(file);
-    if library == Ours {
-        command.arg("--cfg=marked");
-    }
-    let status = command.status()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the stand-in library does not build: {status}").into())
-    }
-}
-
-fn check(case: &Case, folder: &Path) -> Result<(), Box<dyn Error>> {
+fn check(case: &Case, library: &StandIn) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command
-        .env_remove("HOPPER_PROJ_DEVICE")
-        .env("LD_LIBRARY_PATH", folder)
-        .env("DYLD_LIBRARY_PATH", folder)
-        .arg("steps");
-    command
+    library
+        .lend_to(&mut command)
+        .arg("steps")
         .args(case.steps.iter().map(|(step, _)| step))
         .envs(case.variables.iter().copied());
     let output = command.output()?;
@@ -269,17 +245,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         arguments[1..].iter().for_each(|step| println!("{}", act(step)));
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    let libraries = [(Foreign, "foreign"), (Ours, "ours"), (Broken, "broken")];
-    for (library, name) in libraries {
-        prepare(library, &folder.path().join(name))?;
-    }
+    let libraries = [
+        (Foreign, StandIn::new()?),
+        (Ours, StandIn::marked()?),
+        (Broken, StandIn::broken()?),
+    ];
     for case in CASES {
-        let (_, name) = libraries
+        let (_, library) = libraries
             .iter()
             .find(|(library, _)| *library == case.from)
             .ok_or("a library")?;
-        check(case, &folder.path().join(name)).map_err(|error| format!("{}: {error}", case.name))?;
+        check(case, library).map_err(|error| format!("{}: {error}", case.name))?;
         println!("{} ... ok", case.name);
     }
     Ok(())
