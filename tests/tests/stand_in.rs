@@ -110,6 +110,13 @@ fn what_an_engine_does_unless_told_otherwise() {
             &[("FAKE_CODE_cuModuleLoadDataEx", "221")],
             &["(CUDA error 221)", "libnvidia-ptxjitcompiler.so.1"],
         ),
+        (
+            &[("FAKE_CODE_cuModuleLoadDataEx", "222"), ("FAKE_VERSION", "12010")],
+            &[
+                "(CUDA error 222): the PTX is of version 8.0, which needs a driver for CUDA 12.0, ",
+                "and this driver serves CUDA 12.1: install a newer driver",
+            ],
+        ),
         (&[("FAKE_CODE_cuModuleLoadDataEx", "12345")], &["(CUDA error 12345)"]),
     ] {
         let stand_in = StandIn::new().unwrap();
