@@ -44,7 +44,7 @@ impl<T> Argument for *mut T {
 }
 
 /// A handle of the driver's.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub(crate) struct Handle(pub(crate) usize);
 
@@ -102,6 +102,9 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
+    /// No place.
+    pub(crate) const NOWHERE: Self = Out(std::ptr::null_mut());
+
     /// Writes the value, unless the place is null; success either way.
     pub(crate) fn put(self, value: T) -> u32 {
         if !self.0.is_null() {

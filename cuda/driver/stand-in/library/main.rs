@@ -106,6 +106,19 @@ functions! {
     cuFuncSetAttribute(function: Handle, attribute: c_uint, value: c_int);
     cuFuncLoad(function: Handle);
     cuLaunchKernelEx(stream: LaunchConfig, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+    cuLaunchKernel(
+        function: Handle,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared: c_uint,
+        stream: Handle,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    );
     cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<c_int>, function: Handle, threads: c_int, shared: usize) =>
         |blocks: Out<c_int>, _, _, _| blocks.put(1);
     cuOccupancyMaxActiveClusters(clusters: Out<c_int>, function: Handle, stream: LaunchConfig) =>
@@ -117,17 +130,29 @@ functions! {
     cuStreamSynchronize(stream: Handle);
     cuStreamQuery(stream: Handle);
     cuStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint);
-    cuStreamIsCapturing(stream: Handle, status: Out<c_uint>) => |_, status: Out<c_uint>| status.put(0);
-    cuStreamBeginCapture_v2(stream: Handle, mode: c_uint);
-    cuStreamEndCapture(stream: Handle, graph: New);
+    cuStreamIsCapturing(stream: Handle, status: Out<c_uint>) =>
+        |stream, status| state::capture(stream, status, Out::NOWHERE);
+    cuStreamGetCaptureInfo(stream: Handle, status: Out<c_uint>, id: Out<u64>) => state::capture;
+    cuStreamGetCaptureInfo_v2(
+        stream: Handle,
+        status: Out<c_uint>,
+        id: Out<u64>,
+        graph: *mut Handle,
+        dependencies: *mut Handle,
+        count: *mut usize,
+    ) => |stream, status, id, _, _, _| state::capture(stream, status, id);
+    cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) => |stream, _| state::begin_capture(stream);
+    cuStreamEndCapture(stream: Handle, graph: New) => state::end_capture;
     cuThreadExchangeStreamCaptureMode(mode: Flag) => state::exchange_mode;
     cuGraphInstantiateWithFlags(executable: New, graph: Handle, flags: u64);
     cuGraphLaunch(executable: Handle, stream: Handle);
     cuGraphExecDestroy(executable: Handle);
     cuGraphDestroy(graph: Handle);
+    cuGraphGetNodes(graph: Handle, nodes: *mut Handle, count: Out<usize>) => |_, _, count: Out<usize>| count.put(0);
     cuEventCreate(event: New, flags: c_uint);
     cuEventRecord(event: Handle, stream: Handle);
     cuEventSynchronize(event: Handle);
+    cuEventQuery(event: Handle);
     cuEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) =>
         |milliseconds: Out<f32>, _, _| milliseconds.put(1.0);
     cuEventDestroy_v2(event: Handle);

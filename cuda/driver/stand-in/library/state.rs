@@ -1,6 +1,6 @@
 //! What the library is told, what it keeps, and its log.
 
-use crate::arguments::{Flag, Handle, Name, Out};
+use crate::arguments::{Flag, Handle, Name, New, Out};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::env::var;
@@ -17,6 +17,7 @@ pub(crate) const MEMORY: usize = 141 << 30;
 const INVALID_VALUE: u32 = 1;
 const INVALID_DEVICE: u32 = 101;
 const INVALID_CONTEXT: u32 = 201;
+const ILLEGAL_STATE: u32 = 401;
 
 /// The code that a call of a function answers.
 pub(crate) fn code(function: &str) -> u32 {
@@ -161,6 +162,38 @@ pub(crate) fn set_current(context: Handle) -> u32 {
         }
     });
     0
+}
+
+/// Streams that are captured, with the numbers of their captures.
+static CAPTURED: Mutex<BTreeMap<Handle, u64>> = Mutex::new(BTreeMap::new());
+
+pub(crate) fn begin_capture(stream: Handle) -> u32 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if captured.contains_key(&stream) {
+        return ILLEGAL_STATE;
+    }
+    captured.insert(stream, NEXT.fetch_add(1, Ordering::Relaxed));
+    0
+}
+
+pub(crate) fn end_capture(stream: Handle, graph: New) -> u32 {
+    let mut captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+    match captured.remove(&stream) {
+        Some(_) => {
+            graph.make();
+            0
+        }
+        None => ILLEGAL_STATE,
+    }
+}
+
+/// Whether a stream is captured, and in which capture.
+pub(crate) fn capture(stream: Handle, status: Out<c_uint>, id: Out<u64>) -> u32 {
+    let captured = CAPTURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = captured.get(&stream).copied();
+    id.put(number.unwrap_or(0));
+    status.put(number.is_some().into())
 }
 
 /// Each thread has a mode of its own, as with CUDA.

@@ -27,7 +27,8 @@
 //! # What the library does
 //!
 //! Device memory is the host's, and fills and copies happen at once, within the call that asks for them. Launches do
-//! nothing. Handles are numbers, never the same twice. Streams, events and captures are numbers alone: nothing waits.
+//! nothing. Handles are numbers, never the same twice. Streams and events are numbers alone: nothing waits. A stream is
+//! captured from the beginning of a capture to its end, others that wait for its events are not, and graphs are empty.
 //! All that it serves is one table, `library/main.rs`; it has no other function, as an old driver has no new ones.
 //!
 //! # What it is told, by variables
