@@ -2,8 +2,9 @@
 
 use hopper_cuda_stand_in::StandIn;
 use hopper_proj::formats::Weights;
-use hopper_proj::{DriverChoice, Engine, EngineOptions, PrepareOptions, Result, bf16};
+use hopper_proj::{DriverChoice, Engine, EngineOptions, PrepareOptions, Projection, Result, bf16};
 use hopper_proj_tests::shape;
+use std::ops::RangeInclusive;
 
 /// Runs the test of this name in a process that has the library on loan, and returns what it printed.
 fn run(stand_in: &StandIn, test: &str, variables: &[(&str, &str)]) -> String {
@@ -16,20 +17,20 @@ fn run(stand_in: &StandIn, test: &str, variables: &[(&str, &str)]) -> String {
     printed.unwrap()
 }
 
-/// Opens an engine and prepares weights on it.
-fn prepare(options: EngineOptions) -> Result<Engine> {
+/// Opens an engine and prepares weights on it, for calls of so many tokens.
+fn prepare(options: EngineOptions, tokens: RangeInclusive<usize>) -> Result<(Engine, Projection)> {
     let engine = Engine::new(options)?;
     let weights = vec![bf16::ONE; 64 * 256];
     let weights = Weights::bf16(&weights, shape(64, 256))?;
-    let projection = engine.prepare(weights, &PrepareOptions::tokens(1..=8))?;
+    let projection = engine.prepare(weights, &PrepareOptions::tokens(tokens))?;
     assert_eq!(projection.shape(), shape(64, 256));
-    Ok(engine)
+    Ok((engine, projection))
 }
 
 /// Prints what becomes of that.
 fn show(options: Result<EngineOptions>) {
-    match options.and_then(prepare) {
-        Ok(engine) => println!("{:?}", engine.device()),
+    match options.and_then(|options| prepare(options, 1..=8)) {
+        Ok((engine, _)) => println!("{:?}", engine.device()),
         Err(err) => println!("error: {err}"),
     }
 }
@@ -156,7 +157,7 @@ fn a_program_may_prefer_to_be_emulated() {
 fn weights_are_prepared_without_a_gpu() {
     const TEST: &str = "weights_are_prepared_without_a_gpu";
     if StandIn::is_loaned() {
-        prepare(EngineOptions::on(DriverChoice::Cuda)).unwrap();
+        prepare(EngineOptions::on(DriverChoice::Cuda), 1..=8).unwrap();
         return;
     }
     let stand_in = StandIn::new().unwrap();
@@ -178,4 +179,33 @@ fn weights_are_prepared_without_a_gpu() {
     }
     let count = |name| log.iter().filter(|&&call| call == name).count();
     assert_eq!(count("cuMemAlloc_v2"), count("cuMemFree_v2"));
+}
+
+#[test]
+fn a_call_is_captured_without_a_gpu() {
+    const TEST: &str = "a_call_is_captured_without_a_gpu";
+    if StandIn::is_loaned() {
+        // More tokens, so that kernels with self-tests are loaded: launches do nothing, so these all fail.
+        let (engine, projection) = prepare(EngineOptions::on(DriverChoice::Cuda), 1..=100).unwrap();
+        let (x, mut y) = (
+            engine.upload(&[bf16::ONE; 256]).unwrap(),
+            engine.upload(&[bf16::ZERO; 64]).unwrap(),
+        );
+        let stream = engine.stream().unwrap();
+        let call = || engine.project(&projection, &x, 1, &mut y, &stream);
+        engine.capture(&stream, call).unwrap();
+        return;
+    }
+    let stand_in = StandIn::new().unwrap();
+    run(&stand_in, TEST, &[]);
+    let calls = stand_in.calls().unwrap();
+    assert!(calls.iter().all(|call| call.code == 0), "{calls:?}");
+    let place = |name| calls.iter().rposition(|call| call.name == name).unwrap();
+    let (begin, end) = (place("cuStreamBeginCapture_v2"), place("cuStreamEndCapture"));
+    let launches: Vec<_> = calls[begin..end]
+        .iter()
+        .filter(|call| call.name == "cuLaunchKernelEx")
+        .collect();
+    assert_eq!(launches.len(), 1, "{:?}", &calls[begin..end]);
+    assert_eq!(launches[0].number("stream"), calls[begin].number("stream"));
 }
