@@ -297,7 +297,7 @@ pub enum Error {
     /// A driver that is older than the kernels need.
     #[cfg(feature = "cuda")]
     #[error(
-        "the driver serves CUDA {}.{}; the kernels need {}.{}, as older drivers compile some of them to slow code: \
+        "the driver serves CUDA {}.{}; the kernels need {}.{}, as the ptxas of an older driver serialises `wgmma`: \
          install a newer driver, or choose the emulated device",
         given.0,
         given.1,

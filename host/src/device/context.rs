@@ -10,8 +10,8 @@ use cust::device::{Device, DeviceAttribute};
 use hopper_cuda_driver::{Capability, HOPPER, emulated};
 use std::mem::ManuallyDrop;
 
-/// The oldest CUDA whose driver the kernels run on, major and minor: the compiler of the one before puts the steps of
-/// some products of matrices in a row.
+/// The oldest CUDA whose driver the kernels run on, major and minor: the ptxas of 12.0, which is part of the driver,
+/// serialises `wgmma` in two kernels (its notice C7513).
 pub const OLDEST_CUDA: (i32, i32) = (12, 1);
 
 /// How to open a device.
