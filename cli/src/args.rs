@@ -52,7 +52,7 @@ pub(crate) enum Command {
 /// Where to compute.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct DeviceArgs {
-    /// Where to compute; `auto` takes CUDA where there is a driver and a device, else the emulator. Wins over
+    /// Where to compute; `auto`, the default, takes the first Hopper GPU, else the emulator. Wins over
     /// HOPPER_PROJ_DEVICE
     #[arg(long, value_enum)]
     pub(crate) device: Option<DeviceChoice>,

@@ -3,16 +3,22 @@
 use crate::args::{DeviceArgs, DeviceChoice};
 use crate::error::Result;
 use hopper_proj::{DeviceInfo, DriverChoice, Engine, EngineOptions};
+use std::io::{Write, stderr};
 
 pub(crate) fn open(args: DeviceArgs) -> Result<Engine> {
-    let mut options = EngineOptions::default();
-    options.driver = args.device.map(|choice| match choice {
-        DeviceChoice::Auto => DriverChoice::Auto,
-        DeviceChoice::Cuda => DriverChoice::Cuda,
-        DeviceChoice::Emulated => DriverChoice::Emulated,
-    });
+    let mut options = match args.device {
+        Some(DeviceChoice::Auto) => EngineOptions::on(DriverChoice::Auto),
+        Some(DeviceChoice::Cuda) => EngineOptions::on(DriverChoice::Cuda),
+        Some(DeviceChoice::Emulated) => EngineOptions::on(DriverChoice::Emulated),
+        None => EngineOptions::from_environment_or(DriverChoice::Auto)?,
+    };
     options.seed = args.seed;
-    Ok(Engine::new(options)?)
+    let engine = Engine::new(options)?;
+    if let Some(why) = engine.device().fallback.as_ref().filter(|why| !why.is_expected()) {
+        // A closed stderr is no reason to fail.
+        let _ = writeln!(stderr(), "warning: {}", why.in_place());
+    }
+    Ok(engine)
 }
 
 /// A device in one line.

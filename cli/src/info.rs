@@ -6,14 +6,36 @@ use crate::error::Result;
 use hopper_proj::instances::{Family, Format};
 use hopper_proj::plan::{Candidate, FORMATS, List};
 use hopper_proj::suites::Suite;
-use hopper_proj::{Engine, Request, Shape, instances, raw};
+use hopper_proj::{CudaUnavailable, Engine, Request, Shape, instances, raw};
 use serde::Serialize;
 use std::io::{Write, stdout};
+
+/// Why a GPU's driver was not taken.
+#[derive(Serialize)]
+struct Fallback {
+    reason: String,
+    /// The driver's code, if it gave one, and the code's name.
+    code: Option<u32>,
+    name: Option<&'static str>,
+    advice: &'static str,
+}
+
+impl From<&CudaUnavailable> for Fallback {
+    fn from(why: &CudaUnavailable) -> Self {
+        Fallback {
+            reason: why.to_string(),
+            code: why.code(),
+            name: why.code_name(),
+            advice: why.advice(),
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
     device: String,
+    fallback: Option<Fallback>,
     name: String,
     capability: String,
     multiprocessors: u32,
@@ -63,6 +85,7 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         device: device.driver.to_string(),
+        fallback: device.fallback.as_ref().map(Fallback::from),
         name: device.name.clone(),
         capability: format!("{}.{}", device.capability.0, device.capability.1),
         multiprocessors: device.multiprocessors,
@@ -81,6 +104,9 @@ pub(crate) fn run(args: &Info) -> Result<()> {
     }
     writeln!(out, "hopper-proj {}", report.version)?;
     writeln!(out, "{}", device::line(device))?;
+    if let Some(Fallback { reason, advice, .. }) = &report.fallback {
+        writeln!(out, "  no GPU is used: {reason}: {advice}")?;
+    }
     writeln!(
         out,
         "  compute capability {}, {} multiprocessors, {:.1} GB of memory, CUDA {}",

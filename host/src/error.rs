@@ -294,6 +294,23 @@ pub enum Error {
         capability: (i32, i32),
     },
 
+    /// A driver that is older than the kernels need.
+    #[cfg(feature = "cuda")]
+    #[error(
+        "the driver serves CUDA {}.{}; the kernels need {}.{}, as the ptxas of an older driver serialises `wgmma`: \
+         install a newer driver, or choose the emulated device",
+        given.0,
+        given.1,
+        needed.0,
+        needed.1
+    )]
+    OldDriver {
+        /// The CUDA version that the driver serves, major and minor.
+        given: (i32, i32),
+        /// The oldest that will do.
+        needed: (i32, i32),
+    },
+
     /// A call on a thread where another context, or none, is current.
     #[cfg(feature = "cuda")]
     #[error(
@@ -400,17 +417,18 @@ pub enum Error {
         family: &'static str,
     },
 
-    /// A driver call that failed; on the emulated device, with the full story of the fault behind it.
+    /// A driver call that failed; on the emulated device, with the full story of the fault behind it, and on a GPU with
+    /// what helps, where the code tells.
     #[cfg(feature = "cuda")]
     #[error("failed to {call}: {name} (CUDA error {code}){}", story.as_ref().map_or(String::new(), |story| format!(": {story}")))]
     Device {
         /// What was being done.
         call: &'static str,
-        /// CUDA's result code.
+        /// CUDA's result code, as the driver gave it.
         code: u32,
-        /// Its name.
+        /// What it means, in the driver's words.
         name: String,
-        /// What the emulator has to say about it.
+        /// What the emulator, or the driver's compiler, has to say about it, or what helps.
         story: Option<String>,
     },
 }

@@ -31,9 +31,9 @@ pub use shape::Shape;
 pub use cust;
 #[cfg(feature = "cuda")]
 pub use device::{
-    Buffer, Choice as DriverChoice, Choices, DeviceInfo, Element, Engine, EngineOptions, Event, Graph, PrepareOptions,
-    Projection, Router, RouterOptions, RouterWeights, RowMajorCopy, Selected as DriverInUse, Slice, SliceMut, Stream,
-    Tokens, cust_error as device_error, raw,
+    Buffer, Choice as DriverChoice, Choices, DeviceInfo, Element, Engine, EngineOptions, Event, Graph, OLDEST_CUDA,
+    PrepareOptions, Projection, Router, RouterOptions, RouterWeights, RowMajorCopy, Selected as DriverInUse, Slice,
+    SliceMut, Stream, Tokens, Unavailable as CudaUnavailable, cust_error as device_error, raw,
 };
 #[cfg(feature = "cuda")]
 pub use hopper_cuda_driver::emulated::{Counters, Traffic};

@@ -4,12 +4,12 @@ use hopper_proj::cust::context::CurrentContext;
 use hopper_proj::formats::Weights;
 use hopper_proj::raw::{self, Overlap};
 use hopper_proj::{
-    Dtype, Engine, EngineOptions, Error, PrepareOptions, Projection, RowMajorCopy, Shape, bf16, reference,
+    DriverChoice, Dtype, Engine, EngineOptions, Error, PrepareOptions, Projection, RowMajorCopy, Shape, bf16, reference,
 };
 use rayon::prelude::*;
 
 fn engine() -> Engine {
-    Engine::new(EngineOptions::default()).unwrap()
+    Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto).unwrap()).unwrap()
 }
 
 fn values(len: usize) -> Vec<bf16> {
@@ -296,8 +296,8 @@ fn events_order_streams_and_tell_time() {
 
 #[test]
 fn a_missing_device_is_named() {
-    let mut options = EngineOptions::default();
-    options.ordinal = 999;
+    let mut options = EngineOptions::from_environment_or(DriverChoice::Auto).unwrap();
+    options.ordinal = Some(999);
     let err = Engine::new(options).err().unwrap();
     assert!(matches!(err, Error::NoDevice { ordinal: 999, .. }), "{err}");
 }

@@ -27,7 +27,8 @@ pub const SEED_VARIABLE: &str = "HOPPER_PROJ_TEST_SEED";
 /// A file of the test data: in the folder that a variable names, else in this package's own.
 pub fn data(name: &str) -> std::path::PathBuf {
     let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/data").into();
-    let folder: std::path::PathBuf = std::env::var_os("HOPPER_PROJ_TEST_DATA").map_or_else(own, Into::into);
+    let named = std::env::var_os("HOPPER_PROJ_TEST_DATA").filter(|named| !named.is_empty());
+    let folder: std::path::PathBuf = named.map_or_else(own, Into::into);
     folder.join(name)
 }
 
@@ -46,8 +47,8 @@ impl Values {
     /// A source of values for one test.
     pub fn fresh() -> Self {
         let seed = match std::env::var(SEED_VARIABLE) {
-            Ok(given) => given.parse().expect("a seed is a number"),
-            Err(_) => rand::random(),
+            Ok(given) if !given.is_empty() => given.parse().expect("a seed is a number"),
+            _ => rand::random(),
         };
         println!("{SEED_VARIABLE}={seed} repeats this run");
         Values(StdRng::seed_from_u64(seed))
@@ -112,7 +113,7 @@ impl Device {
     /// The driver that the run has: as `HOPPER_PROJ_DEVICE` says, else a GPU where there is one, else the emulated
     /// device.
     pub fn of_the_run() -> Self {
-        Self::open(EngineOptions::default())
+        Self::open(EngineOptions::from_environment_or(DriverChoice::Auto).expect("the variable names a driver"))
     }
 
     /// The emulated device, whatever the run has.

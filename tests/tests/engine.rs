@@ -8,7 +8,7 @@ use hopper_proj::instances::{Format, formats::bf16::GEMV_BF16};
 use hopper_proj::io::checkpoint::{Cast, Checkpoint};
 use hopper_proj::plan::{Op, Workload};
 use hopper_proj::raw::{DeviceWeights, Kernels, Output, Overlap, Queue};
-use hopper_proj::{Dtype, Engine, EngineOptions, Error, Projection, Shape, bf16, formats};
+use hopper_proj::{DriverChoice, Dtype, Engine, EngineOptions, Error, Projection, Shape, bf16, formats};
 use hopper_proj_tests::chain::{Chain, layers};
 use hopper_proj_tests::driver::{self, OwnContext};
 use hopper_proj_tests::{
@@ -82,7 +82,7 @@ fn what_does_not_fit_is_refused_in_words() {
     let (engine, stream) = (&device.engine, &device.stream);
     let shape = shape(3, 5);
     let projection = prepare(engine, &[bf16::ONE; 15], shape).unwrap();
-    let another = Engine::new(EngineOptions::default()).unwrap();
+    let another = Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto).unwrap()).unwrap();
     let other = prepare(&another, &[bf16::ONE; 15], shape).unwrap();
     let project =
         |projection, x: usize, m, y: usize| engine.project(projection, &poisoned(x), m, &mut poisoned(y), stream);
@@ -359,7 +359,7 @@ fn engines_and_threads_work_side_by_side() {
             let (engine, weights, projection) = (&shared.engine, &weights, &projection);
             scope.spawn(move || {
                 let mut values = Values::fixed(thread);
-                let own = Engine::new(EngineOptions::default()).unwrap();
+                let own = Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto).unwrap()).unwrap();
                 let own_projection = prepare(&own, weights, shape).unwrap();
                 for m in [1, 3, 8, 17] {
                     for (engine, projection) in [(engine, projection), (&own, &own_projection)] {

@@ -5,7 +5,7 @@ use hopper_cuda_driver::ffi::{self, stream_capture_mode as mode};
 use hopper_proj::instances::Format;
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
 use hopper_proj::{Choices, Router, RouterConfig, RouterOptions, RouterWeights, Score, Tokens};
-use hopper_proj::{Engine, EngineOptions, Error, Graph, PrepareOptions, bf16};
+use hopper_proj::{DriverChoice, Engine, EngineOptions, Error, Graph, PrepareOptions, bf16};
 use hopper_proj_tests::chain::{Chain, Layer, layers};
 use hopper_proj_tests::{Device, Values, check, here, poisoned, prepare, prepare_row_major, shape, there};
 use std::panic::AssertUnwindSafe;
@@ -229,7 +229,7 @@ fn weights_are_prepared_while_a_stream_is_captured() {
     ];
     for (foreign, here) in modes {
         // An engine of its own: nothing is loaded yet.
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto).unwrap()).unwrap();
         let stream = engine.stream().unwrap();
         let prepare = || {
             if here {

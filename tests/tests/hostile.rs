@@ -457,7 +457,7 @@ fn safetensors_made_up_to_hurt_are_refused() {
 /// The binary `hopper-proj`: the one that a variable names, where there is nothing to build one with; else built in
 /// this run's profile, as `cargo test` for this package alone does not build it.
 fn binary() -> PathBuf {
-    if let Some(named) = std::env::var_os("HOPPER_PROJ_TEST_BINARY") {
+    if let Some(named) = std::env::var_os("HOPPER_PROJ_TEST_BINARY").filter(|named| !named.is_empty()) {
         return named.into();
     }
     let mut folder = std::env::current_exe().unwrap();

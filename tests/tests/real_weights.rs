@@ -34,7 +34,7 @@ fn a_slice_of_a_real_layer() {
 
 #[test]
 fn a_real_layer_of_a_model_that_a_variable_names() {
-    let Some(path) = std::env::var_os(VARIABLE) else {
+    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
         println!("{VARIABLE} names no file: the checked-in slice is all that was tested");
         return;
     };

@@ -4,6 +4,7 @@
 use crate::codes::Code;
 use crate::select::SelectError;
 use crate::table::Served;
+use crate::unavailable::Unavailable;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -81,6 +82,15 @@ pub(crate) fn refused(code: Code, words: &str) {
 pub(crate) fn no_driver(why: &SelectError) {
     static SAID: Once = Once::new();
     SAID.call_once(|| say(&mut std::io::stderr(), &why.to_string()));
+}
+
+/// The emulated driver serves where `auto` found something amiss with NVIDIA's. Told once: two threads may have made
+/// the first call.
+pub(crate) fn fallback(why: &Unavailable) {
+    static SAID: Once = Once::new();
+    if !why.is_expected() {
+        SAID.call_once(|| say(&mut std::io::stderr(), &why.in_place()));
+    }
 }
 
 /// A kernel did something wrong.

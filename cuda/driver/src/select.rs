@@ -4,24 +4,40 @@ use crate::codes::Code;
 use crate::real::Real;
 use crate::report;
 use crate::seed::{self, SEED_VARIABLE};
+use crate::unavailable::Unavailable;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The variable that chooses the driver where no call did.
+/// The variable that chooses the driver where no call did. Empty, it chooses nothing.
 pub const VARIABLE: &str = "HOPPER_PROJ_DEVICE";
 
 /// Which driver to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
-    /// NVIDIA's where it loads and has a device, else the emulated one.
-    #[default]
+    /// NVIDIA's where it starts and has a Hopper GPU, else the emulated one: [`fallback`] says why.
     Auto,
     /// NVIDIA's, or an error.
+    #[default]
     Cuda,
     /// The emulated one.
     Emulated,
+}
+
+impl Choice {
+    /// What the variable [`VARIABLE`] says, else the choice given: for a program with a default of its own, which goes
+    /// to [`select`].
+    ///
+    /// # Errors
+    ///
+    /// The variable holds none of its words.
+    pub fn from_environment_or(otherwise: Choice) -> Result<Choice, SelectError> {
+        match std::env::var_os(VARIABLE) {
+            Some(word) if !word.is_empty() => word.to_string_lossy().parse(),
+            _ => Ok(otherwise),
+        }
+    }
 }
 
 /// The driver in use.
@@ -82,11 +98,15 @@ pub enum SelectError {
         given: String,
     },
     /// NVIDIA's driver was asked for and cannot serve.
-    #[error("no CUDA device can be used: {reason}; install NVIDIA's driver, or choose `emulated` or `auto`")]
-    CudaUnavailable {
+    #[error(
+        "no CUDA device can be used: {0}; {advice}; to compute on the emulated device instead, which is slow, choose \
+         `emulated` or `auto` (the variable {VARIABLE} takes these words)",
+        advice = .0.advice()
+    )]
+    CudaUnavailable(
         /// What stands in the way.
-        reason: String,
-    },
+        Unavailable,
+    ),
     /// Another driver is in use already.
     #[error(
         "the driver `{asked}` was asked for, but this process already uses `{selected}`; choose before the first CUDA call"
@@ -104,7 +124,8 @@ impl SelectError {
     pub(crate) fn code(&self) -> Code {
         match self {
             SelectError::UnknownChoice { .. } | SelectError::BadSeed { .. } => Code::INVALID_VALUE,
-            SelectError::CudaUnavailable { .. } | SelectError::AlreadySelected { .. } => Code::NO_DEVICE,
+            SelectError::CudaUnavailable(why) => why.as_code(),
+            SelectError::AlreadySelected { .. } => Code::NO_DEVICE,
         }
     }
 }
@@ -112,14 +133,15 @@ impl SelectError {
 /// The driver that calls go to.
 pub(crate) enum Driver {
     Cuda(Real),
-    Emulated,
+    /// With what kept `auto` from taking NVIDIA's, where it was asked for that.
+    Emulated(Option<Unavailable>),
 }
 
 impl Driver {
     fn selected(&self) -> Selected {
         match self {
             Driver::Cuda(_) => Selected::Cuda,
-            Driver::Emulated => Selected::Emulated,
+            Driver::Emulated(_) => Selected::Emulated,
         }
     }
 }
@@ -157,27 +179,46 @@ pub fn select(choice: Choice) -> Result<Selected, SelectError> {
     }
 }
 
-/// The driver in use; chooses it as the variable says, or by itself, where nothing has yet.
+/// The driver in use; where nothing has chosen one yet, it is chosen as the variable [`VARIABLE`] says, else as
+/// [`Choice::default`] does.
 ///
 /// # Errors
 ///
-/// The variable holds none of its words, or asks for NVIDIA's driver where that cannot serve, or the emulated driver
-/// would serve and [`SEED_VARIABLE`] holds no seed.
+/// The variable holds none of its words, or NVIDIA's driver is chosen and cannot serve, or the emulated driver would
+/// serve and [`SEED_VARIABLE`] holds no seed.
 pub fn selected() -> Result<Selected, SelectError> {
     driver().map(Driver::selected)
 }
 
+/// Why the emulated driver is in use, where [`Choice::Auto`] found that NVIDIA's does not serve. A program should say
+/// so, unless [it is expected](Unavailable::is_expected).
+pub fn fallback() -> Option<&'static Unavailable> {
+    match DRIVER.get()? {
+        Driver::Emulated(why) => why.as_ref(),
+        Driver::Cuda(_) => None,
+    }
+}
+
 /// The driver in use, chosen now if need be.
-pub(crate) fn driver() -> Result<&'static Driver, SelectError> {
+fn driver() -> Result<&'static Driver, SelectError> {
     match DRIVER.get() {
         Some(driver) => Ok(driver),
-        // The program has no other way to learn more than a code.
-        None if is_library() => open(Choice::Emulated).inspect_err(report::no_driver),
-        None => open(match std::env::var_os(VARIABLE) {
-            None => Choice::Auto,
-            Some(word) => word.to_string_lossy().parse()?,
-        }),
+        None if is_library() => open(Choice::Emulated),
+        None => open(Choice::from_environment_or(Choice::default())?),
     }
+}
+
+/// The driver that a call of a C function goes to. Whoever calls one sees no more than a code: what there is to say
+/// about the choice goes to stderr, once.
+pub(crate) fn driver_of_call() -> Result<&'static Driver, SelectError> {
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
+    }
+    let driver = driver().inspect_err(report::no_driver)?;
+    if let Driver::Emulated(Some(why)) = driver {
+        report::fallback(why);
+    }
+    Ok(driver)
 }
 
 /// The driver in use, or, where there is none yet, the chosen one. A failure chooses nothing.
@@ -188,12 +229,15 @@ fn open(choice: Choice) -> Result<&'static Driver, SelectError> {
         return Ok(driver);
     }
     let driver = match choice {
-        _ if is_library() => Driver::Emulated,
-        Choice::Emulated => Driver::Emulated,
-        Choice::Auto => Real::open().map_or(Driver::Emulated, Driver::Cuda),
-        Choice::Cuda => Driver::Cuda(Real::open().map_err(|reason| SelectError::CudaUnavailable { reason })?),
+        _ if is_library() => Driver::Emulated(None),
+        Choice::Emulated => Driver::Emulated(None),
+        Choice::Auto => match Real::open().and_then(Real::with_hopper) {
+            Ok(real) => Driver::Cuda(real),
+            Err(why) => Driver::Emulated(Some(why)),
+        },
+        Choice::Cuda => Driver::Cuda(Real::open().map_err(SelectError::CudaUnavailable)?),
     };
-    if let Driver::Emulated = driver {
+    if let Driver::Emulated(_) = driver {
         seed::use_environment()?;
     }
     Ok(DRIVER.get_or_init(|| driver))

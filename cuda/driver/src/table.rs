@@ -1,10 +1,10 @@
 //! One line per function of the driver API, from which its C symbol, its way to NVIDIA's library and its way to the
 //! emulated driver are made.
 
-use crate::codes::{Answer, Code, for_cust, number};
+use crate::codes::{Answer, Code, for_cust, keep, number};
 use crate::emulated::context;
 use crate::report;
-use crate::select::{Driver, driver, is_library};
+use crate::select::{Driver, driver_of_call, is_library};
 use crate::types::{CUresult, c_void};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -86,8 +86,8 @@ const ANYTIME: [&CStr; 4] = [c"cuInit", c"cuDriverGetVersion", WORDS[0], WORDS[1
 
 /// Finds the way of a symbol; the address in NVIDIA's library is looked up once and kept in `slot`.
 pub(crate) fn way(name: &CStr, slot: &OnceLock<Option<usize>>) -> Way {
-    match driver() {
-        Ok(Driver::Emulated) => Way::Emulated,
+    match driver_of_call() {
+        Ok(Driver::Emulated(_)) => Way::Emulated,
         Ok(Driver::Cuda(real)) => {
             let look_up = || real.symbol(name).map(|found| found.as_ptr() as usize);
             let address = *slot.get_or_init(look_up);
@@ -123,8 +123,9 @@ pub(crate) fn emulate(
     told(callers, code)
 }
 
-/// The code as a symbol's callers may see it.
+/// The code as a symbol's callers may see it. What it was is kept for the thread.
 pub(crate) fn told(callers: Callers, code: CUresult) -> CUresult {
+    keep(code);
     match callers {
         Callers::Cust if !is_library() => for_cust(code),
         _ => code,

@@ -1,9 +1,9 @@
 //! Which driver a process ends up with, and what reaches the caller from a driver that is not ours. Each case is a
 //! process of its own, since a process chooses once; a stand-in for NVIDIA's library lets the cases run on any machine.
 
-use hopper_cuda_driver::{ffi, select, selected};
+use hopper_cuda_driver::{Choice, behind_unknown, fallback, ffi, select, selected};
+use hopper_cuda_stand_in::StandIn;
 use std::error::Error;
-use std::path::Path;
 use std::process::Command;
 
 /// What a case's process does, in order, printing one line for each.
@@ -15,6 +15,12 @@ fn act(step: &str) -> String {
     match step.split_once(':') {
         Some(("select", choice)) => show(choice.parse().and_then(select)),
         _ if step == "selected" => show(selected()),
+        Some(("otherwise", choice)) => match choice.parse().and_then(Choice::from_environment_or) {
+            Ok(choice) => choice.to_string(),
+            Err(error) => format!("error: {error}"),
+        },
+        _ if step == "fallback" => fallback().map_or("none".into(), ToString::to_string),
+        _ if step == "behind-unknown" => behind_unknown().to_string(),
         // SAFETY: takes a number.
         _ if step == "init" => unsafe { ffi::cuInit(0) }.to_string(),
         _ if step == "version" => {
@@ -41,6 +47,8 @@ fn act(step: &str) -> String {
             format!("{code} {encoded} {replaced} {}", map.opaque[15])
         }
         // SAFETY: a null is allowed, and refused.
+        _ if step == "later" => unsafe { ffi::cuModuleGetLoadingMode(std::ptr::null_mut()) }.to_string(),
+        // SAFETY: a null is allowed, and refused.
         _ if step == "stream" => unsafe { ffi::cuStreamCreate(std::ptr::null_mut(), 0) }.to_string(),
         _ if step == "words" => {
             let mut text = std::ptr::null();
@@ -64,8 +72,10 @@ enum Library {
     Ours,
     /// A file that is no library.
     Broken,
+    /// None at all, unless the machine has NVIDIA's.
+    Missing,
 }
-use Library::{Broken, Foreign, Ours};
+use Library::{Broken, Foreign, Missing, Ours};
 
 struct Case {
     name: &'static str,
@@ -73,37 +83,162 @@ struct Case {
     variables: &'static [(&'static str, &'static str)],
     /// Steps, and how the line that each prints begins.
     steps: &'static [(&'static str, &'static str)],
+    /// How the one line on stderr begins; empty where there is none.
+    says: &'static str,
 }
+
+const AUTO: (&str, &str) = ("HOPPER_PROJ_DEVICE", "auto");
+const CUDA: (&str, &str) = ("HOPPER_PROJ_DEVICE", "cuda");
+const NOT_READY: (&str, &str) = ("FAKE_CODE_cuInit", "802");
 
 const CASES: &[Case] = &[
     Case {
-        name: "auto takes a driver that has a device",
+        name: "without a choice NVIDIA's driver serves",
         from: Foreign,
-        variables: &[],
+        variables: &[("FAKE_DEVICES", "8.0")],
+        steps: &[("version", "0 12080"), ("selected", "cuda"), ("fallback", "none")],
+        says: "",
+    },
+    Case {
+        name: "without a choice a program is not emulated by accident",
+        from: Foreign,
+        variables: &[("HOPPER_PROJ_DEVICE", ""), NOT_READY],
         steps: &[
-            ("version", "0 4321"),
+            ("init", "802"),
+            ("init", "802"),
+            (
+                "selected",
+                "error: no CUDA device can be used: NVIDIA's driver does not start: cuInit answers system not yet \
+                 initialized (CUDA_ERROR_SYSTEM_NOT_READY, 802); start NVIDIA's fabric manager",
+            ),
+            ("select:auto", "emulated"),
+            ("init", "0"),
+        ],
+        says: "hopper-cuda-driver: no CUDA device can be used: NVIDIA's driver does not start: cuInit answers system \
+               not yet initialized (CUDA_ERROR_SYSTEM_NOT_READY, 802); start NVIDIA's fabric manager",
+    },
+    Case {
+        name: "auto takes a driver that has a Hopper GPU",
+        from: Foreign,
+        variables: &[AUTO],
+        steps: &[
+            ("version", "0 12080"),
             ("selected", "cuda"),
             ("select:cuda", "cuda"),
             ("select:auto", "cuda"),
         ],
+        says: "",
     },
     Case {
-        name: "codes that cust lacks reach only callers of newer functions",
+        name: "auto takes it whichever of its devices that is",
         from: Foreign,
-        variables: &[],
-        steps: &[("synchronize", "999"), ("launch-ex", "912")],
+        variables: &[AUTO, ("FAKE_DEVICES", "8.0,9.0")],
+        steps: &[("init", "0"), ("selected", "cuda"), ("fallback", "none")],
+        says: "",
+    },
+    Case {
+        name: "auto passes over a driver without a Hopper GPU, and says so",
+        from: Foreign,
+        variables: &[AUTO, ("FAKE_DEVICES", "8.0,10.0")],
+        steps: &[
+            ("init", "0"),
+            ("selected", "emulated"),
+            (
+                "fallback",
+                "NVIDIA's driver has no device of compute capability 9.0; it has 8.0, 10.0",
+            ),
+        ],
+        says: "hopper-cuda-driver: NVIDIA's driver has no device of compute capability 9.0; it has 8.0, 10.0: use a \
+               machine with a Hopper GPU; the device is emulated in its place",
+    },
+    Case {
+        name: "auto passes over a driver that does not start, and says so",
+        from: Foreign,
+        variables: &[AUTO, NOT_READY],
+        steps: &[
+            ("init", "0"),
+            ("init", "0"),
+            ("selected", "emulated"),
+            (
+                "fallback",
+                "NVIDIA's driver does not start: cuInit answers system not yet initialized \
+                 (CUDA_ERROR_SYSTEM_NOT_READY, 802)",
+            ),
+        ],
+        says: "hopper-cuda-driver: NVIDIA's driver does not start: cuInit answers system not yet initialized \
+               (CUDA_ERROR_SYSTEM_NOT_READY, 802): start NVIDIA's fabric manager",
+    },
+    Case {
+        name: "auto passes over one that breaks later, and says so",
+        from: Foreign,
+        variables: &[AUTO, ("FAKE_CODE_cuDeviceGetCount", "999")],
+        steps: &[
+            ("init", "0"),
+            (
+                "fallback",
+                "NVIDIA's driver does not start: cuDeviceGetCount answers unknown error",
+            ),
+        ],
+        says: "hopper-cuda-driver: NVIDIA's driver does not start: cuDeviceGetCount answers unknown error \
+               (CUDA_ERROR_UNKNOWN, 999): see what `nvidia-smi` and `dmesg` say",
+    },
+    Case {
+        name: "a program that can ask is told nothing unasked",
+        from: Foreign,
+        variables: &[AUTO, ("FAKE_CODE_cuInit", "46")],
+        steps: &[
+            ("selected", "emulated"),
+            (
+                "fallback",
+                "NVIDIA's driver does not start: cuInit answers CUDA-capable device(s)",
+            ),
+            ("init", "0"),
+        ],
+        says: "",
+    },
+    Case {
+        name: "auto is emulated in silence where there is no library",
+        from: Missing,
+        variables: &[AUTO],
+        steps: &[("init", "0"), ("fallback", "libcuda.so.1 is not installed")],
+        says: "",
+    },
+    Case {
+        name: "auto says that a library does not load",
+        from: Broken,
+        variables: &[AUTO],
+        steps: &[("init", "0"), ("fallback", "libcuda.so.1 does not load: ")],
+        says: "hopper-cuda-driver: libcuda.so.1 does not load: ",
+    },
+    Case {
+        name: "codes that cust lacks reach only callers of newer functions, and are kept",
+        from: Foreign,
+        variables: &[
+            ("FAKE_CODE_cuCtxSynchronize", "46"),
+            ("FAKE_CODE_cuLaunchKernelEx", "912"),
+        ],
+        steps: &[
+            ("behind-unknown", "0"),
+            ("synchronize", "999"),
+            ("behind-unknown", "46"),
+            ("launch-ex", "912"),
+            ("behind-unknown", "912"),
+        ],
+        says: "",
     },
     Case {
         name: "tensor maps are made by the driver in use",
         from: Foreign,
         variables: &[],
         steps: &[("tensor-map", "0 12345678912 0 3")],
+        says: "",
     },
     Case {
         name: "a function that the driver lacks is not found",
         from: Foreign,
         variables: &[],
-        steps: &[("stream", "500"), ("stream", "500")],
+        steps: &[("later", "500"), ("later", "500")],
+        says: "",
     },
     Case {
         name: "the variable chooses the emulated driver",
@@ -115,13 +250,30 @@ const CASES: &[Case] = &[
             ("init", "0"),
             ("stream", "201"),
             ("selected", "emulated"),
+            ("fallback", "none"),
         ],
+        says: "",
     },
     Case {
         name: "a call wins over the variable",
         from: Foreign,
-        variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
+        variables: &[CUDA],
         steps: &[("select:emulated", "emulated"), ("version", "0 13000")],
+        says: "",
+    },
+    Case {
+        name: "the variable wins over a program's default",
+        from: Foreign,
+        variables: &[CUDA],
+        steps: &[("otherwise:emulated", "cuda")],
+        says: "",
+    },
+    Case {
+        name: "an empty variable does not",
+        from: Foreign,
+        variables: &[("HOPPER_PROJ_DEVICE", "")],
+        steps: &[("otherwise:emulated", "emulated"), ("otherwise:auto", "auto")],
+        says: "",
     },
     Case {
         name: "the first use decides",
@@ -133,39 +285,47 @@ const CASES: &[Case] = &[
                 "select:emulated",
                 "error: the driver `emulated` was asked for, but this process already uses `cuda`",
             ),
-            ("version", "0 4321"),
+            ("version", "0 12080"),
         ],
+        says: "",
     },
     Case {
-        name: "a driver without a device is passed over",
+        name: "auto passes over a driver without a device in silence",
         from: Foreign,
-        variables: &[("FAKE_DEVICES", "0")],
+        variables: &[AUTO, ("FAKE_DEVICES", "")],
         steps: &[
             (
                 "select:cuda",
-                "error: no CUDA device can be used: NVIDIA's driver reports no device",
-            ),
-            ("selected", "emulated"),
-        ],
-    },
-    Case {
-        name: "a driver that does not start is passed over",
-        from: Foreign,
-        variables: &[("FAKE_INIT", "803")],
-        steps: &[
-            (
-                "select:cuda",
-                "error: no CUDA device can be used: NVIDIA's driver does not start: \
-                 system has unsupported display driver / cuda driver combination (803)",
+                "error: no CUDA device can be used: NVIDIA's driver reports no device; see which devices",
             ),
             ("init", "0"),
             ("selected", "emulated"),
         ],
+        says: "",
+    },
+    Case {
+        name: "auto passes over a driver that finds no device as it starts in silence",
+        from: Foreign,
+        variables: &[AUTO, ("FAKE_CODE_cuInit", "100")],
+        steps: &[("init", "0"), ("fallback", "NVIDIA's driver reports no device")],
+        says: "",
+    },
+    Case {
+        name: "where NVIDIA's driver alone will do, the advice fits the code",
+        from: Foreign,
+        variables: &[("FAKE_CODE_cuInit", "803")],
+        steps: &[(
+            "select:cuda",
+            "error: no CUDA device can be used: NVIDIA's driver does not start: cuInit answers system has unsupported \
+             display driver / cuda driver combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803); the kernel module and \
+             libcuda.so.1 are of different versions",
+        )],
+        says: "",
     },
     Case {
         name: "where NVIDIA's driver alone will do, calls fail and say why",
         from: Broken,
-        variables: &[("HOPPER_PROJ_DEVICE", "cuda")],
+        variables: &[CUDA],
         steps: &[
             ("init", "100"),
             ("words", "no CUDA-capable device is detected"),
@@ -176,6 +336,7 @@ const CASES: &[Case] = &[
             ("select:emulated", "emulated"),
             ("init", "0"),
         ],
+        says: "hopper-cuda-driver: no CUDA device can be used: libcuda.so.1 does not load",
     },
     Case {
         name: "a word that names no driver is refused",
@@ -189,11 +350,12 @@ const CASES: &[Case] = &[
             ),
             ("select:tpu", "error: `tpu` names no driver"),
         ],
+        says: "hopper-cuda-driver: `gpu` names no driver",
     },
     Case {
         name: "this driver does not take itself for NVIDIA's",
         from: Ours,
-        variables: &[],
+        variables: &[AUTO],
         steps: &[
             (
                 "select:cuda",
@@ -201,43 +363,15 @@ const CASES: &[Case] = &[
             ),
             ("selected", "emulated"),
         ],
+        says: "",
     },
 ];
 
-/// Makes the folder in which a case finds its library.
-fn prepare(library: Library, folder: &Path) -> Result<(), Box<dyn Error>> {
-    std::fs::create_dir_all(folder)?;
-    let file = folder.join("libcuda.so.1");
-    if library == Broken {
-        return Ok(std::fs::write(file, "no library")?);
-    }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libcuda.rs");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut command = Command::new(compiler);
-    command
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda"])
-        .arg(source)
-        .arg("-o")
-        .arg(file);
-    if library == Ours {
-        command.arg("--cfg=marked");
-    }
-    let status = command.status()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the stand-in library does not build: {status}").into())
-    }
-}
-
-fn check(case: &Case, folder: &Path) -> Result<(), Box<dyn Error>> {
+fn check(case: &Case, library: &StandIn) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(std::env::current_exe()?);
-    command
-        .env_remove("HOPPER_PROJ_DEVICE")
-        .env("LD_LIBRARY_PATH", folder)
-        .env("DYLD_LIBRARY_PATH", folder)
-        .arg("steps");
-    command
+    library
+        .lend_to(&mut command)
+        .arg("steps")
         .args(case.steps.iter().map(|(step, _)| step))
         .envs(case.variables.iter().copied());
     let output = command.output()?;
@@ -245,20 +379,21 @@ fn check(case: &Case, folder: &Path) -> Result<(), Box<dyn Error>> {
     let lines: Vec<&str> = printed.lines().collect();
     let as_expected = lines.len() == case.steps.len()
         && lines.iter().zip(case.steps).all(|(line, (_, start))| {
-            // A code stands alone; an error's message may go on.
-            if start.starts_with("error") {
+            // A code or a name stands alone; a message may go on.
+            if start.contains(' ') && !start.starts_with('0') {
                 line.starts_with(start)
             } else {
                 line == start
             }
         });
-    if output.status.success() && as_expected {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let says_so = said.starts_with(case.says) && said.lines().count() == usize::from(!case.says.is_empty());
+    if output.status.success() && as_expected && says_so {
         return Ok(());
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
     Err(format!(
-        "expected {:#?}, saw {lines:#?} ({}) {errors}",
-        case.steps, output.status
+        "expected {:#?}, saw {lines:#?} ({}); expected `{}`, saw `{said}`",
+        case.steps, output.status, case.says
     )
     .into())
 }
@@ -269,17 +404,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         arguments[1..].iter().for_each(|step| println!("{}", act(step)));
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    let libraries = [(Foreign, "foreign"), (Ours, "ours"), (Broken, "broken")];
-    for (library, name) in libraries {
-        prepare(library, &folder.path().join(name))?;
-    }
+    let libraries = [
+        (Foreign, StandIn::new()?),
+        (Ours, StandIn::marked()?),
+        (Broken, StandIn::broken()?),
+        (Missing, StandIn::missing()?),
+    ];
+    // SAFETY: NVIDIA's library may be loaded by any program.
+    let installed = unsafe { libloading::Library::new("libcuda.so.1") }.is_ok();
     for case in CASES {
-        let (_, name) = libraries
+        if case.from == Missing && installed {
+            println!("{} ... not here, where the library is installed", case.name);
+            continue;
+        }
+        let (_, library) = libraries
             .iter()
             .find(|(library, _)| *library == case.from)
             .ok_or("a library")?;
-        check(case, &folder.path().join(name)).map_err(|error| format!("{}: {error}", case.name))?;
+        check(case, library).map_err(|error| format!("{}: {error}", case.name))?;
         println!("{} ... ok", case.name);
     }
     Ok(())

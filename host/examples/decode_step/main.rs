@@ -13,7 +13,7 @@
 mod parts;
 
 use clap::Parser;
-use hopper_proj::{Buffer, DriverInUse, Engine, EngineOptions, Graph, Stream, bf16};
+use hopper_proj::{Buffer, DriverChoice, DriverInUse, Engine, EngineOptions, Graph, Stream, bf16};
 use parts::{EXPERTS, Experts, Layer, Values};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -58,7 +58,10 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     // The GPU where there is one, else the emulated device: `HOPPER_PROJ_DEVICE` decides otherwise.
-    let engine = Engine::new(EngineOptions::default())?;
+    let engine = Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto)?)?;
+    if let Some(why) = engine.device().fallback.as_ref().filter(|why| !why.is_expected()) {
+        eprintln!("warning: {}", why.in_place());
+    }
     let emulated = engine.device().driver == DriverInUse::Emulated;
     let reduce = args.reduce.map_or(if emulated { 32 } else { 1 }, usize::from);
     let replays = args.replays.unwrap_or(if emulated { 200 } else { 10_000 });

@@ -50,7 +50,8 @@ struct Prepared {
 /// Kernels are loaded once, which takes longer than a step.
 fn engine() -> Engine {
     static ONE: OnceLock<Engine> = OnceLock::new();
-    let engine = ONE.get_or_init(|| Engine::new(EngineOptions::default()).unwrap());
+    let engine =
+        ONE.get_or_init(|| Engine::new(EngineOptions::from_environment_or(DriverChoice::Auto).unwrap()).unwrap());
     engine.make_current().unwrap();
     engine.clone()
 }

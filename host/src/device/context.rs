@@ -3,22 +3,27 @@
 use super::allocation::{current_context, with_context};
 use super::raw::{Kernels, Replacement};
 use super::router_state::Captures;
-use super::{Choice, Result, Selected, cust_error};
+use super::{Choice, Result, Selected, Unavailable, cust_error};
 use crate::Error;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
-use hopper_cuda_driver::emulated;
+use hopper_cuda_driver::{Capability, HOPPER, emulated};
 use std::mem::ManuallyDrop;
+
+/// The oldest CUDA whose driver the kernels run on, major and minor: the ptxas of 12.0, which is part of the driver,
+/// serialises `wgmma` in two kernels (its notice C7513).
+pub const OLDEST_CUDA: (i32, i32) = (12, 1);
 
 /// How to open a device.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Which driver to use. `None` leaves it to the variable `HOPPER_PROJ_DEVICE`, and without that to what is there: a
-    /// CUDA device, else the emulated one. A process has one driver; the first choice stands.
+    /// Which driver to use. `None` leaves it to the variable `HOPPER_PROJ_DEVICE`, and where that is unset or empty it
+    /// is NVIDIA's driver or an error: the emulator never computes for a program that did not ask for it. A process has
+    /// one driver; the first choice stands.
     pub driver: Option<Choice>,
-    /// Which of the driver's devices.
-    pub ordinal: u32,
+    /// Which of the driver's devices; the first Hopper GPU where it is `None`.
+    pub ordinal: Option<u32>,
     /// On the emulator: the interleaving of warps, CTAs and asynchronous copies. One seed, one run, bit by bit and
     /// fault by fault. It belongs to the device's context, which the engines of a process share: the last one given
     /// counts for all. `None` leaves it to the variable `HOPPER_PROJ_SEED`, and without that to chance.
@@ -47,6 +52,16 @@ impl EngineOptions {
         self.ptx = ptx;
         self
     }
+
+    /// Options that ask for the driver that the variable `HOPPER_PROJ_DEVICE` names, and for this one where it is unset
+    /// or empty. With [`Choice::Auto`], [`DeviceInfo::fallback`] tells why the emulator computes.
+    ///
+    /// # Errors
+    ///
+    /// The variable names no driver.
+    pub fn from_environment_or(driver: Choice) -> Result<Self> {
+        Ok(Self::on(Choice::from_environment_or(driver)?))
+    }
 }
 
 /// What is known of an open device.
@@ -55,6 +70,9 @@ impl EngineOptions {
 pub struct DeviceInfo {
     /// Whose driver serves it.
     pub driver: Selected,
+    /// Why that is not NVIDIA's, where [`Choice::Auto`] would have taken it. A program should say so, unless
+    /// [it is expected](Unavailable::is_expected).
+    pub fallback: Option<Unavailable>,
     /// The device's name.
     pub name: String,
     /// Compute capability, major and minor.
@@ -84,16 +102,16 @@ impl OpenDevice {
             None => hopper_cuda_driver::selected(),
         }?;
         cust::init(cust::CudaFlags::empty()).map_err(|err| cust_error("initialise the driver", err))?;
-        let count = Device::num_devices().map_err(|err| cust_error("count the devices", err))?;
-        if options.ordinal >= count {
-            return Err(Error::NoDevice {
-                ordinal: options.ordinal,
-                count,
+        let cuda = cuda_version()?;
+        if cuda < OLDEST_CUDA {
+            return Err(Error::OldDriver {
+                given: cuda,
+                needed: OLDEST_CUDA,
             });
         }
-        let device = Device::get_device(options.ordinal).map_err(|err| cust_error("get the device", err))?;
-        let info = DeviceInfo::read(driver, device)?;
-        if info.capability.0 != 9 {
+        let device = choose(options.ordinal)?;
+        let info = DeviceInfo::read(driver, cuda, device)?;
+        if info.capability != HOPPER {
             return Err(Error::NotHopper {
                 name: info.name,
                 capability: info.capability,
@@ -171,25 +189,57 @@ impl Drop for OpenDevice {
 }
 
 impl DeviceInfo {
-    fn read(driver: Selected, device: Device) -> Result<Self> {
-        let attribute = |a| {
-            device
-                .get_attribute(a)
-                .map_err(|err| cust_error("read a device attribute", err))
-        };
-        let version = cust::CudaApiVersion::get().map_err(|err| cust_error("read the driver's version", err))?;
+    fn read(driver: Selected, cuda: (i32, i32), device: Device) -> Result<Self> {
         Ok(DeviceInfo {
             driver,
+            fallback: hopper_cuda_driver::fallback().cloned(),
             name: device.name().map_err(|err| cust_error("read the device's name", err))?,
-            capability: (
-                attribute(DeviceAttribute::ComputeCapabilityMajor)?,
-                attribute(DeviceAttribute::ComputeCapabilityMinor)?,
-            ),
-            multiprocessors: attribute(DeviceAttribute::MultiprocessorCount)?.max(1) as u32,
+            capability: capability(device)?,
+            multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?.max(1) as u32,
             memory: device
                 .total_memory()
                 .map_err(|err| cust_error("read the size of the device's memory", err))?,
-            cuda: (version.major(), version.minor()),
+            cuda,
         })
     }
+}
+
+/// The CUDA version that the driver serves, major and minor.
+pub(crate) fn cuda_version() -> Result<(i32, i32)> {
+    let version = cust::CudaApiVersion::get().map_err(|err| cust_error("read the driver's version", err))?;
+    Ok((version.major(), version.minor()))
+}
+
+/// The device asked for, else the first Hopper GPU, else the first of all.
+fn choose(ordinal: Option<u32>) -> Result<Device> {
+    let count = Device::num_devices().map_err(|err| cust_error("count the devices", err))?;
+    let device = |ordinal| Device::get_device(ordinal).map_err(|err| cust_error("get the device", err));
+    if ordinal.unwrap_or(0) >= count {
+        return Err(Error::NoDevice {
+            ordinal: ordinal.unwrap_or(0),
+            count,
+        });
+    }
+    if let Some(ordinal) = ordinal {
+        return device(ordinal);
+    }
+    for ordinal in 0..count {
+        let candidate = device(ordinal)?;
+        if capability(candidate)? == HOPPER {
+            return Ok(candidate);
+        }
+    }
+    device(0)
+}
+
+fn capability(device: Device) -> Result<Capability> {
+    Ok((
+        attribute(device, DeviceAttribute::ComputeCapabilityMajor)?,
+        attribute(device, DeviceAttribute::ComputeCapabilityMinor)?,
+    ))
+}
+
+fn attribute(device: Device, attribute: DeviceAttribute) -> Result<i32> {
+    let read = device.get_attribute(attribute);
+    read.map_err(|err| cust_error("read a device attribute", err))
 }

@@ -17,13 +17,13 @@ mod status;
 mod stream;
 
 pub use buffer::{Buffer, Element, Slice, SliceMut};
-pub use context::{DeviceInfo, EngineOptions};
+pub use context::{DeviceInfo, EngineOptions, OLDEST_CUDA};
 pub use engine::Engine;
 pub use graph::Graph;
 pub use prepare::{PrepareOptions, RowMajorCopy};
 pub use projection::Projection;
 pub use router::{Choices, Router, RouterOptions, RouterWeights, Tokens};
-pub use status::{Choice, Selected, cust_error};
+pub use status::{Choice, Selected, Unavailable, cust_error};
 pub use stream::{Event, Stream};
 
 pub(crate) use allocation::Allocation;

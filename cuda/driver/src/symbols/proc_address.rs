@@ -2,7 +2,7 @@
 //! driver is in use, and asks NVIDIA's library only for functions that this crate does not define.
 
 use crate::codes::{Answer, Code};
-use crate::select::{Driver, driver};
+use crate::select::{Driver, driver_of_call};
 use crate::symbols::exports;
 use crate::symbols::since::since;
 use crate::table::{Callers, Export, Way, told, way};
@@ -145,7 +145,7 @@ unsafe fn find(symbol: *const c_char, function: *mut *mut c_void, version: c_int
     if let (Found::Symbol(symbol), PER_THREAD) = (&found, flags) {
         found = Found::Symbol(per_thread(symbol));
     }
-    if let (Found::Symbol(symbol), Ok(Driver::Cuda(real))) = (&found, driver()) {
+    if let (Found::Symbol(symbol), Ok(Driver::Cuda(real))) = (&found, driver_of_call()) {
         // What NVIDIA's driver lacks, it cannot serve.
         let there = CString::new(symbol.name).is_ok_and(|name| real.symbol(&name).is_some());
         if !there {
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
         Err(code) => return told(Callers::Ours, code.0),
     };
     if !matches!(found, Found::Symbol(_))
-        && let Ok(Driver::Cuda(_)) = driver()
+        && let Ok(Driver::Cuda(_)) = driver_of_call()
         && let Way::Cuda(real) = way(c"cuGetProcAddress_v2", &SLOT)
     {
         // SAFETY: NVIDIA's function of this name has this C signature, and the caller keeps its promises.
