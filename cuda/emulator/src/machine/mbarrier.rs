@@ -27,6 +27,11 @@ pub(super) struct Mbarrier {
     gathering: [Clock; 2],
     /// The same of completed phases: who waits with the scope of the CTA learns the first alone.
     complete: [Clock; 2],
+    /// What those of other CTAs who arrived knew with whatever scope: a copy that is started once they are known to have
+    /// arrived comes after what they have read. See [`Warp::drained`](super::warp::Warp::drained).
+    draining: Clock,
+    /// The same of completed phases.
+    drained: Clock,
     /// The actor that its copies are.
     pub(super) actor: usize,
     /// Copies that have landed.
@@ -50,6 +55,8 @@ impl Mbarrier {
             phase: 0,
             gathering: Default::default(),
             complete: Default::default(),
+            draining: Clock::default(),
+            drained: Clock::default(),
             actor,
             landed: 0,
             in_flight: 0,
@@ -70,6 +77,7 @@ impl Mbarrier {
         for (complete, gathering) in self.complete.iter_mut().zip(&self.gathering) {
             complete.join(gathering);
         }
+        self.drained.join(&self.draining);
         self.complete[0].set(self.actor, self.landed);
         std::mem::take(&mut self.sleepers)
     }
@@ -163,6 +171,9 @@ impl Cluster<'_> {
                         object.tx += bytes;
                     }
                     let before = object.state();
+                    if let Some(clock) = clock.as_ref().filter(|_| release && remote) {
+                        object.draining.join(clock);
+                    }
                     // An arrival with the scope of its CTA tells nobody of another.
                     if let Some(clock) = clock.filter(|_| wide || !remote) {
                         object.gathering[usize::from(remote)].join(&clock);
@@ -387,6 +398,9 @@ impl Cluster<'_> {
                     warp.met.get_or_insert_with(Clock::default)
                 };
                 object.learnt(wide).iter().for_each(|known| clock.join(known));
+                if acquire {
+                    warp.drained.join(&object.drained);
+                }
             }
             last = Some((lane, holds));
         }

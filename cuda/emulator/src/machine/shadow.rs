@@ -42,6 +42,8 @@ pub(super) struct Shadow {
 pub(super) struct Who<'a> {
     pub(super) epoch: Epoch,
     pub(super) clock: &'a Clock,
+    /// What copies come after besides, but for what warps have written: [`Warp::drained`](super::warp::Warp::drained).
+    pub(super) drained: &'a Clock,
     pub(super) site: u32,
     /// Actors from here on are copies, whose writes other copies see without a proxy fence.
     pub(super) copiers: usize,
@@ -284,6 +286,13 @@ fn races(other: Epoch, who: Who<'_>) -> bool {
         && !who.clock.knows(other)
 }
 
+/// The same for a copy about to write, which may race with a write or, `read`, with a read.
+#[inline]
+fn copy_races(other: Epoch, read: bool, who: Who<'_>) -> bool {
+    let is_drained = (read || other.actor() >= who.copiers) && who.drained.knows(other);
+    races(other, who) && !is_drained
+}
+
 #[inline]
 fn enter(
     cell: &mut Cell,
@@ -293,7 +302,11 @@ fn enter(
     free_sets: &mut Vec<usize>,
 ) -> Result<(), Objection> {
     // Lanes of one `cp.async` do not race among themselves.
-    if races(cell.write, who) && touch != Touch::AsyncWrite(cell.write) {
+    let races_with_write = match touch {
+        Touch::CopyWrite => copy_races(cell.write, false, who),
+        touch => races(cell.write, who) && touch != Touch::AsyncWrite(cell.write),
+    };
+    if races_with_write {
         return Err(Objection::Race {
             other: cell.write,
             site: cell.write_site,
@@ -341,14 +354,19 @@ fn enter_write(
         site,
         wrote: false,
     };
+    // Of writes, those of copies alone have no epoch yet.
+    let races = |other: Epoch| match entered {
+        None => copy_races(other, true, who),
+        Some(_) => races(other, who),
+    };
     if let Some(set) = cell.read.as_set() {
-        if let Some(&other) = sets[set].iter().find(|(other, _)| races(*other, who)) {
+        if let Some(&other) = sets[set].iter().find(|(other, _)| races(*other)) {
             return Err(race(other));
         }
         if entered.is_some() {
             free_sets.push(set);
         }
-    } else if races(cell.read, who) {
+    } else if races(cell.read) {
         return Err(race((cell.read, cell.read_site)));
     }
     if let Some(write) = entered {
@@ -439,6 +457,7 @@ mod tests {
                     let who = Who {
                         epoch,
                         clock,
+                        drained: &Clock::default(),
                         site: 0,
                         copiers: ACTORS,
                     };

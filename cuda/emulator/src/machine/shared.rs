@@ -25,6 +25,7 @@ impl Cluster<'_> {
         let who = Who {
             epoch,
             clock: &self.warps[w].clock,
+            drained: &self.warps[w].drained,
             site,
             copiers,
         };
@@ -44,6 +45,7 @@ impl Cluster<'_> {
         let who = Who {
             epoch,
             clock: &self.warps[w].clock,
+            drained: &self.warps[w].drained,
             site,
             copiers,
         };

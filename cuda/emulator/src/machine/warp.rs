@@ -72,6 +72,12 @@ pub(super) struct Warp {
     pub(super) fence: Option<Clock>,
     /// The same, for other clusters; none where that fence was not for the whole device.
     pub(super) fence_abroad: Option<Arc<Abroad>>,
+    /// What those of other CTAs had done who arrived at mbarriers that it has waited for, whatever the scope. The ISA
+    /// gives an arrival with the scope of its CTA no meaning for others. But whoever arrives has its operands in
+    /// registers, or has waited for its matrix products, and a bulk copy that is issued after that arrival has been
+    /// seen cannot reach shared memory before: so copies, and they alone, come after what others have read, and after
+    /// the copies that these have seen land. CUTLASS's pipelines rest on the same.
+    pub(super) drained: Clock,
     /// What its relaxed loads have met: learnt at the next memory fence.
     pub(super) met: Option<Clock>,
     /// Like `fence`, for `fence.mbarrier_init`.
@@ -130,6 +136,7 @@ impl Warp {
             clock: Clock::default(),
             fence: None,
             fence_abroad: None,
+            drained: Clock::default(),
             met: None,
             init_fence: None,
             inits: Clock::default(),
