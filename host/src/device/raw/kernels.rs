@@ -74,10 +74,10 @@ impl Kernels {
         if current_context()? != self.context {
             return Err(Error::WrongContext);
         }
-        let tests = SelfTests::new(family)?;
+        let tests = SelfTests::new(family, self.device().multiprocessors)?;
         self.families.load(family, |loaded: &Loaded| {
             if let Some(tests) = &tests {
-                self.planner.exclude(tests.failures(loaded, &self.planner)?);
+                self.planner.exclude(tests.failures(loaded, self.device())?);
             }
             Ok(())
         })
@@ -92,7 +92,7 @@ impl Kernels {
 
     /// The loaded kernels that failed their self-test, and are therefore not used: ptxas before 13.3, which the
     /// driver's compiler may be, can get `wgmma` wrong whose weights go through registers. Every kernel of that kind
-    /// multiplies a small matrix once.
+    /// multiplies a matrix once: see [`SelfTestSize`](super::SelfTestSize).
     pub fn miscompiled(&self) -> impl Iterator<Item = &'static Gemm> {
         let miscompiled = self.device().miscompiled;
         packed_gemms().filter(move |instance| miscompiled.contains(instance))

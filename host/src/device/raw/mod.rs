@@ -23,6 +23,7 @@ pub use operands::{Operands, Output};
 pub use project::NO_GATE;
 pub use ptx::{Replacement, ptx};
 pub use route::{RouteCall, RouterMemory, Workspace};
+pub use self_test::SelfTestSize;
 pub use tensor::RowMajor;
 
 pub(crate) use launch::Parameter;
