@@ -1,5 +1,5 @@
-//! Who may write weights ahead of a launch that streams them early: no launch since the last one that did not overlap.
-//! On the emulator, which tells a race that need not happen.
+//! Who may write weights ahead of a launch that streams them early: no launch since the last one that did not overlap;
+//! and when one behind may. On the emulator, which tells a race that need not happen.
 
 use hopper_cuda_driver::emulated::{last_fault, set_seed};
 use hopper_proj::formats;
@@ -15,8 +15,8 @@ const N: usize = 16;
 const K: usize = 64;
 const M: usize = 2;
 
-/// Writes four bytes.
-const WRITER: &str = "
+/// Write four bytes: one behind the launches ahead of it, the other whenever it comes to it.
+const WRITERS: &str = "
 .version 8.0
 .target sm_90
 .address_size 64
@@ -31,11 +31,31 @@ const WRITER: &str = "
     st.global.u32 [%to], %value;
     ret;
 }
+.visible .entry hurries(.param .u64 to, .param .u32 value)
+{
+    .reg .b64 %to;
+    .reg .b32 %value;
+    ld.param.u64 %to, [to];
+    ld.param.u32 %value, [value];
+    griddepcontrol.launch_dependents;
+    st.global.u32 [%to], %value;
+    ret;
+}
 ";
 
-/// A writer of the weights, launches of other weights in these ways, and the launch that streams the weights early;
-/// what the emulator says of it.
-fn behind_a_writer(between: &[Overlap]) -> Result<(), String> {
+/// One launch of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// A kernel that writes the weights, by its name.
+    Write(&'static str),
+    /// A product with these weights.
+    Project(Overlap),
+    /// A product with others.
+    ProjectOthers(Overlap),
+}
+
+/// Launches one after the other; what the emulator says of it.
+fn in_a_row(steps: &[Step]) -> Result<(), String> {
     driver::emulated_device();
     set_seed(None);
     let _context = OwnContext::new();
@@ -74,32 +94,56 @@ fn behind_a_writer(between: &[Overlap]) -> Result<(), String> {
         overlaps: true,
     };
     let parameters: [*const c_void; 2] = [(&raw const weights).cast(), (&raw const value).cast()];
-    let function = Module::load(WRITER).function("writes");
-    // SAFETY: an address of four bytes, and what they become.
-    assert_eq!(unsafe { writer.run_on([1, 1, 1], function, &parameters) }, 0);
-    for &overlap in between {
-        project(others, overlap);
+    let writers = Module::load(WRITERS);
+    for &step in steps {
+        match step {
+            Step::Write(name) => {
+                // SAFETY: an address of four bytes, and what they become.
+                let code = unsafe { writer.run_on([1, 1, 1], writers.function(name), &parameters) };
+                assert_eq!(code, 0);
+            }
+            Step::Project(overlap) => project(weights, overlap),
+            Step::ProjectOthers(overlap) => project(others, overlap),
+        }
     }
-    project(weights, Overlap::Programmatic);
     match driver::synchronize() {
         0 => Ok(()),
         code => Err(last_fault().unwrap_or_else(|| driver::name(code))),
     }
 }
 
+/// The words of a refusal.
+#[track_caller]
+fn refused(steps: &[Step], words: &str) {
+    let story = in_a_row(steps).expect_err("a race");
+    println!("{story}");
+    assert!(story.contains(words), "{steps:?}: {story}");
+}
+
 #[test]
 fn a_writer_of_weights_is_ahead_of_a_launch_that_does_not_overlap() {
     use Overlap::{None, Programmatic};
-    for between in [&[][..], &[Programmatic], &[Programmatic; 3], &[None, Programmatic]] {
-        let waits = between.contains(&None);
-        match behind_a_writer(between) {
-            Ok(()) => assert!(waits, "{between:?}: not refused"),
-            Err(story) => {
-                println!("{story}");
-                assert!(!waits, "{between:?}: {story}");
-                assert!(story.contains("read of an unfinished launch's result"), "{story}");
-            }
-        }
-    }
-    behind_a_writer(&[None]).unwrap();
+    use Step::{Project, ProjectOthers, Write};
+    let (write, project) = (Write("writes"), Project(Programmatic));
+    let (overlapping, waiting) = (ProjectOthers(Programmatic), ProjectOthers(None));
+    let words = "read of an unfinished launch's result";
+    refused(&[write, project], words);
+    refused(&[write, overlapping, project], words);
+    refused(&[write, overlapping, overlapping, overlapping, project], words);
+    refused(&[waiting, write, overlapping, project], words);
+    in_a_row(&[write, waiting, project]).unwrap();
+    in_a_row(&[write, waiting, overlapping, project]).unwrap();
+    in_a_row(&[write, overlapping, waiting, project]).unwrap();
+    in_a_row(&[write, Project(None)]).unwrap();
+}
+
+#[test]
+fn a_writer_of_weights_behind_their_launch_waits() {
+    use Overlap::Programmatic;
+    let words = "write over what an unfinished launch wrote or read";
+    refused(&[Step::Project(Programmatic), Step::Write("hurries")], words);
+    let others = Step::ProjectOthers(Programmatic);
+    refused(&[Step::Project(Programmatic), others, Step::Write("hurries")], words);
+    in_a_row(&[Step::Project(Programmatic), Step::Write("writes")]).unwrap();
+    in_a_row(&[Step::Project(Programmatic), others, Step::Write("writes")]).unwrap();
 }
