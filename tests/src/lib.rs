@@ -4,6 +4,7 @@
 pub mod chain;
 pub mod driver;
 pub mod exceptions;
+pub mod gate;
 pub mod product;
 pub mod route;
 pub mod router;

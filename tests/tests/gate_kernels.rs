@@ -1,21 +1,14 @@
 //! The gate at its edges, by raw launches of the routers for few tokens, against the FP64 reference.
 //!
-//! Weights of three terms and an x of ones and zeros make any FP32 logits come out exactly, so that what is compared is
-//! the gate alone.
+//! Logits come out exactly, so that what is compared is the gate alone. `gate_groups` holds more of groups.
 
 use approx::abs_diff_eq;
-use hopper_cuda_driver::{Choice, emulated, select};
-use hopper_proj::bf16;
-use hopper_proj::instances::{Format, Gemv, Score};
+use hopper_proj::instances::Score;
 use hopper_proj::reference::gate;
 use hopper_proj::{BiasOn, RouterConfig};
 use hopper_proj_tests::Values;
-use hopper_proj_tests::driver::{Module, OwnContext};
-use hopper_proj_tests::route::{Call, RawRouter, Routed};
-use hopper_proj_tests::shipped;
-
-/// Columns of the routers here, and the most tokens whose logits can be chosen one by one.
-const K: usize = 8;
+use hopper_proj_tests::gate::{GateKernel, K};
+use hopper_proj_tests::route::Routed;
 
 /// Numbers of experts around every edge of the gate.
 const EXPERTS: [usize; 11] = [1, 7, 8, 60, 128, 144, 256, 384, 512, 1000, 1024];
@@ -24,47 +17,6 @@ const SCORES: [Score; 4] = [Score::Softmax, Score::Sigmoid, Score::SqrtSoftplus,
 
 /// The gate's own part of the relative error of a weight.
 const ERROR: f64 = 2e-6;
-
-/// The kernel's module in a context of its own.
-struct Kernel {
-    module: Module,
-    _context: OwnContext,
-}
-
-impl Kernel {
-    fn load() -> Self {
-        select(Choice::Emulated).expect("nothing else has chosen a driver in this process");
-        emulated::set_seed(None);
-        let _context = OwnContext::new();
-        let module = Module::load(&shipped(&[instance().name]));
-        Kernel { module, _context }
-    }
-
-    /// Routes tokens with these logits, `[m, experts]`.
-    fn route(&self, logits: &[f32], experts: usize, config: &RouterConfig) -> Routed {
-        let m = logits.len() / experts;
-        assert!(m <= K);
-        let mut weights = vec![0f32; experts * K];
-        let mut x = vec![bf16::ZERO; m * K];
-        for (token, logits) in logits.chunks_exact(experts).enumerate() {
-            x[token * K + token] = bf16::ONE;
-            for (expert, &logit) in logits.iter().enumerate() {
-                weights[expert * K + token] = logit;
-            }
-        }
-        let router = RawRouter::with_module(self.module, instance(), &weights, (experts, K), m);
-        let call = Call {
-            config: Some(config),
-            logits: true,
-            ..Call::default()
-        };
-        router.run(&x, m, call)
-    }
-}
-
-fn instance() -> &'static Gemv {
-    &Format::Bf16x3.routes()[0]
-}
 
 /// Random choices from words of any bits.
 struct Random<'a>(&'a mut Values);
@@ -154,8 +106,10 @@ fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
     let by_logits = config.bias.is_none() && config.groups == 1;
     let finite = || exact.iter().filter(|l| l.is_finite()).map(|l| l.abs());
     let largest = finite().fold(1.0, f64::max);
+    let biases_scores = config.bias.is_some() && config.bias_on == BiasOn::Selection;
     let size = match config.score {
-        _ if config.bias_on == BiasOn::Logits => largest,
+        // Then groups are ordered by numbers as large as logits.
+        _ if !biases_scores => largest,
         Score::Identity => largest,
         Score::SqrtSoftplus => largest.sqrt(),
         Score::Softmax | Score::Sigmoid => 1.0,
@@ -204,7 +158,7 @@ fn check(routed: &Routed, logits: &[f32], config: &RouterConfig) {
 #[test]
 fn gates_agree_with_fp64_where_scores_leave_their_range() {
     const ROUNDS: usize = 3;
-    let (kernel, mut values) = (Kernel::load(), Values::fresh());
+    let (kernel, mut values) = (GateKernel::load(), Values::fresh());
     let mut random = Random(&mut values);
     for experts in EXPERTS {
         for _ in 0..ROUNDS {
@@ -221,7 +175,7 @@ fn gates_agree_with_fp64_where_scores_leave_their_range() {
 
 #[test]
 fn what_is_not_finite_is_chosen_last_or_first_and_spoils_nothing() {
-    let (kernel, mut values) = (Kernel::load(), Values::fresh());
+    let (kernel, mut values) = (GateKernel::load(), Values::fresh());
     let mut random = Random(&mut values);
     for experts in EXPERTS {
         for specials in 0..4 {
@@ -249,7 +203,7 @@ fn what_is_not_finite_is_chosen_last_or_first_and_spoils_nothing() {
 
 #[test]
 fn a_row_of_nan_gives_the_first_experts_and_no_weight() {
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     for experts in EXPERTS {
         for score in SCORES {
             let top_k = experts.min(32);
@@ -271,7 +225,7 @@ fn a_row_of_nan_gives_the_first_experts_and_no_weight() {
 
 #[test]
 fn equal_logits_choose_the_first_experts() {
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     for experts in EXPERTS {
         for top_k in [1, 8, 32] {
             let top_k = experts.min(top_k);
@@ -289,7 +243,7 @@ fn equal_logits_choose_the_first_experts() {
 #[test]
 fn scores_keep_their_relative_accuracy() {
     const EACH: usize = 32;
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     for (score, from, to) in [(Score::Sigmoid, -87.0, 20.0), (Score::SqrtSoftplus, -174.0, 90.0)] {
         let config = RouterConfig::new(score, EACH);
         let gate = config.gate(EACH).unwrap();
@@ -318,7 +272,7 @@ fn scores_keep_their_relative_accuracy() {
 #[test]
 fn groups_are_ranked_where_their_sums_leave_the_range_of_fp32() {
     const NAN: f32 = f32::NAN;
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     for (logits, expected) in [
         // Two large experts are better than a larger and a smaller one, and two small ones worse.
         ([3e38, 1e38, 3.3e38, 3.3e38], [2, 3]),
@@ -341,7 +295,7 @@ fn groups_are_ranked_where_their_sums_leave_the_range_of_fp32() {
 
 #[test]
 fn scores_that_leave_the_range_of_fp32_with_their_bias_are_the_largest_there_are() {
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     let logits = [1e38, 2e38, 3e38, -3e38];
     for (bias, expected) in [([3e38; 4], [0, 1, 2, 3]), ([-3e38; 4], [2, 1, 0, 3])] {
         let config = RouterConfig::new(Score::Identity, 4).bias(bias.to_vec());
@@ -354,7 +308,7 @@ fn scores_that_leave_the_range_of_fp32_with_their_bias_are_the_largest_there_are
 #[test]
 fn dividing_by_the_sum_costs_the_least_scores_no_bits() {
     const EACH: usize = 32;
-    let kernel = Kernel::load();
+    let kernel = GateKernel::load();
     // Every score is a normal FP32 number. The sums lie above the least one and below.
     for (from, to) in [(-87.0, -20.0), (-87.3, -80.0)] {
         let config = RouterConfig::new(Score::Sigmoid, EACH).renormalize();

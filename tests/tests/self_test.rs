@@ -2,9 +2,15 @@
 
 use hopper_proj::instances::formats::window12::WINDOW12_PACKED_GEMM;
 use hopper_proj::instances::{Family, Format, Gemm, packed_gemms};
+use hopper_proj::plan::{Division, Kernel};
+use hopper_proj::raw::SelfTestSize;
 use hopper_proj::{Counters, DriverChoice, Engine, EngineOptions, Projection, Shape, bf16, raw};
 use hopper_proj_tests::exceptions::weights;
 use hopper_proj_tests::{Values, any_tokens, bits, check, shape};
+use std::sync::{Mutex, PoisonError};
+
+/// Held by a test while it runs: the device's counters are of all of them.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The shipped PTX of a family, in which kernels take two registers of weights for each other.
 fn sabotaged(family: Family, kernels: &[&Gemm]) -> &'static str {
@@ -68,6 +74,7 @@ fn project(engine: &Engine, weights: &[bf16], shape: Shape, x: &[bf16], m: usize
 
 #[test]
 fn a_kernel_that_fails_its_self_test_is_not_used_and_results_stay_right() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut values = Values::fresh();
     let (shape, m) = (shape(300, 1000), 100);
     let (w, x) = (weights(&mut values, 300 * 1000, 1e-3), values.bf16(m * 1000));
@@ -100,4 +107,31 @@ fn a_kernel_that_fails_its_self_test_is_not_used_and_results_stay_right() {
     let (again, same) = project(&whole, &w, shape, &x, m);
     assert_eq!(again, best);
     assert_eq!(bits(&same), bits(&project(&whole, &w, shape, &x, m).1));
+}
+
+/// What a GPU multiplies, over many tiles and stages, here for a device of few multiprocessors: the sums that are
+/// expected are right there too, and one kernel that is wrong is found.
+#[test]
+fn a_self_test_that_fills_a_device_has_the_right_sums() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let smallest = |format: Format| {
+        packed_gemms()
+            .filter(|&instance| Kernel::Gemm(Division::whole(instance)).format() == format)
+            .min_by_key(|instance| instance.rows() * instance.tokens() * instance.multicast)
+            .expect("a kernel over packed units")
+    };
+    for instance in [Format::Bf16, Format::Window12].map(smallest) {
+        let size = SelfTestSize::filling(5, instance);
+        assert_ne!(size, SelfTestSize::smallest(instance));
+        for (kernels, passes) in [(&[][..], true), (&[instance], false)] {
+            let engine = engine(kernels);
+            engine.kernels().load(instance.family).unwrap();
+            assert_eq!(
+                engine.kernels().self_test(instance, size).unwrap(),
+                passes,
+                "{}",
+                instance.name
+            );
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cuda_builder::NvvmArch;
-use cuda_builder::sass::{Tools, WHEEL_VERSIONS, inspect};
+use cuda_builder::sass::{PTXAS_WHEELS, Tools, inspect};
 use kernels_gpu::instances::Family;
 
 use crate::{paths, table, timeline};
@@ -33,7 +33,7 @@ pub(crate) fn run(with_timeline: bool) -> Result<()> {
             times.push((family, entries.len(), report.assembly));
             rows.extend(report.rows);
         }
-        let is_recorded = tools.origin.contains(WHEEL_VERSIONS[0]);
+        let is_recorded = tools.origin.contains(PTXAS_WHEELS[0].version);
         if is_recorded && with_timeline {
             timeline::show(&rows)?;
         } else if is_recorded {

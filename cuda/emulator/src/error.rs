@@ -179,7 +179,7 @@ pub enum FaultKind {
     RemoteAfterExit,
     /// A read before `griddepcontrol.wait` of bytes that an unfinished earlier launch wrote.
     EarlyDependentRead,
-    /// A write before `griddepcontrol.wait` over bytes that an unfinished earlier launch wrote.
+    /// A write before `griddepcontrol.wait` over bytes that an unfinished earlier launch wrote or read.
     EarlyDependentWrite,
     /// A misused `mbarrier` object, or ordinary accesses to one.
     Mbarrier,
@@ -204,7 +204,7 @@ impl fmt::Display for FaultKind {
             FaultKind::RemoteBeforeStart => "remote access before the cluster has started",
             FaultKind::RemoteAfterExit => "remote access to a CTA that may have exited",
             FaultKind::EarlyDependentRead => "read of an unfinished launch's result",
-            FaultKind::EarlyDependentWrite => "write over an unfinished launch's result",
+            FaultKind::EarlyDependentWrite => "write over what an unfinished launch wrote or read",
             FaultKind::Mbarrier => "misuse of an mbarrier",
             FaultKind::BadInstruction => "operands that the instruction does not allow",
             FaultKind::Trap => "trap",

@@ -411,6 +411,59 @@ fn accesses_before_the_launch_before_has_finished() {
 }
 
 #[test]
+fn writes_over_what_the_launch_before_may_still_read() {
+    let memory = memory();
+    let out = memory.allocate(4096).unwrap();
+    // After a launch that reads, and others in between.
+    let then = |read: &str, between: &[&str], body: &str, overlap: bool| {
+        let (mut last, _) = Run::new("k")
+            .shared(64)
+            .u64(out)
+            .on(&module(&kernel(read)), &memory)
+            .unwrap();
+        for body in between.iter().chain([&body]) {
+            let mut run = Run::new("k").u64(out);
+            run.overlaps = overlap.then_some(last);
+            last = run.on(&module(&kernel(body)), &memory)?.0;
+        }
+        Ok(())
+    };
+    let refused = |read: &str, between: &[&str], body: &str| match then(read, between, body, true) {
+        Err(Error::Fault(fault)) => {
+            assert_eq!(fault.kind, FaultKind::EarlyDependentWrite, "{fault}");
+            let says = fault.to_string();
+            assert!(says.contains("launch") && says.contains(" read the "), "{says}");
+        }
+        other => panic!("{read} {body}: {other:?}"),
+    };
+    let load = "ld.global.u32 %r1, [%out+8]; ld.global.u16 %r1, [%out+12];";
+    let copy = "elect.sync _|%p1, -1; @!%p1 ret; mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 1;
+        mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 16;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4+16], [%out], 16, [%r4];
+        DONE: mbarrier.try_wait.parity.shared.b64 %p1, [%r4], 0; @!%p1 bra DONE;";
+    for read in [load, copy] {
+        refused(read, &[], "st.global.u32 [%out+8], 1;");
+        refused(read, &[], "st.global.v2.u32 [%out+8], {%r1, %r1};");
+        refused(read, &[], "atom.global.add.u32 %r1, [%out+8], 1;");
+        refused(read, &["ret;"], "st.global.u32 [%out+8], 1;");
+        refused(read, &["ret;"], "griddepcontrol.wait; st.global.u32 [%out+8], 1;");
+        then(read, &[], "st.global.u32 [%out+16], 1;", true).unwrap();
+        then(read, &[], "ld.global.u32 %r1, [%out+8];", true).unwrap();
+        then(read, &[], "st.global.u32 [%out+8], 1;", false).unwrap();
+        then(read, &[], "griddepcontrol.wait; st.global.u32 [%out+8], 1;", true).unwrap();
+        then(
+            read,
+            &["griddepcontrol.wait;"],
+            "griddepcontrol.wait; st.global.u32 [%out+8], 1;",
+            true,
+        )
+        .unwrap();
+    }
+    // The other half of four bytes.
+    then(load, &[], "st.global.u16 [%out+14], 1;", true).unwrap();
+}
+
+#[test]
 fn the_host_may_overwrite_what_a_launch_wrote() {
     let (memory, module) = (memory(), module(&kernel("st.global.u32 [%out], 7;")));
     let out = memory.allocate(64).unwrap();

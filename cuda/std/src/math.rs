@@ -31,6 +31,8 @@ macro_rules! unary {
 unary! {
     /// `ex2.approx.f32`: 2^x within 2 ulp.
     ex2 = "ex2.approx.f32";
+    /// `lg2.approx.f32`: log₂ x within 2^-22, absolutely for x in ½…2 and relatively elsewhere.
+    lg2 = "lg2.approx.f32";
     /// `rcp.approx.f32`: 1/x within 1 ulp.
     rcp = "rcp.approx.f32";
     /// `sqrt.approx.f32`: √x within a relative 2^-23.

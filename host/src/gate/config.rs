@@ -30,8 +30,8 @@ pub struct RouterConfig {
     /// What the bias is added to.
     #[serde(default, deserialize_with = "bias_on_name")]
     pub bias_on: BiasOn,
-    /// Groups of experts, equally large: the best groups are chosen first, and experts inside them. A group's score is
-    /// the sum of its two best experts'.
+    /// Groups of experts, equally large: the best groups are chosen first, and experts inside them. A group is as
+    /// good as the sum of its two best experts' scores, also where scores saturate.
     #[serde(default = "one")]
     pub groups: usize,
     /// Groups to choose; all where it is left out.

@@ -1,25 +1,25 @@
 //! Groups of experts: the best of them stay in the running.
 
+use super::group_key::group_key;
 use super::score;
-use super::weigh::score_all;
-use super::{NAN, OUT, Scratch, Tokens, WORD};
+use super::select::rank;
+use super::{NAN, OUT, PAIR, Scratch, Tokens, WORD, pair};
 use cuda_std::warp::{self, WARP_SIZE};
 use cuda_std::{bits, shared};
 
 /// Members of a group that a lane looks at together.
 const AT_ONCE: usize = 4;
-/// Groups that a lane compares with its own together.
-const RANKED: usize = 4;
 
-/// Takes all groups but the best out of the running. A group is as good as its two best experts together.
+/// Takes all groups but the best out of the running. A group is as good as its two best experts together: see
+/// [`group_key`](super::group_key).
 ///
 /// Each group has `32 / groups` lanes, rounded down to a power of two. There are groups to drop: with two, where lanes
 /// stand for more of them than there are, nothing but the first place counts.
 ///
 /// # Safety
 ///
-/// Every expert's key is in the token's part of shared memory, and what softmax needs, before a barrier that the caller
-/// has met. The whole warp calls it, and the groups are as the host has checked them.
+/// Every expert's key is in the token's part of shared memory, before a barrier that the caller has met. The
+/// whole warp calls it, and the groups are as the host has checked them.
 #[inline(always)]
 pub(super) unsafe fn drop_all_but_best(tokens: &Tokens<'_>, scratch: Scratch) {
     let gate = tokens.gate;
@@ -51,38 +51,31 @@ pub(super) unsafe fn drop_all_but_best(tokens: &Tokens<'_>, scratch: Scratch) {
         best = best_two(best, (of(best.0), of(best.1)));
         distance *= 2;
     }
-    // Halves, whose sum stays finite: only a group without experts that are numbers has -∞.
-    let mut sum = f32::NEG_INFINITY;
-    let mut keys = best;
-    for _ in 0..bits::opaque(2) {
-        let value = score::from_key(keys.0);
-        let value = if tokens.biases_scores() {
-            value
+    let value = |key: u32| {
+        if key > NAN {
+            score::from_key(key)
         } else {
-            // SAFETY: softmax has left its numbers before a barrier of the CTA.
-            let [score] = score_all(gate, [value], |_| unsafe { scratch.load_scores() });
-            score
-        };
-        if keys.0 > NAN {
-            sum = 0.5 * value + if sum == f32::NEG_INFINITY { 0.0 } else { sum };
+            f32::NEG_INFINITY
         }
-        keys = (keys.1, keys.0);
-    }
+    };
+    let key = group_key(tokens, value(best.0), value(best.1));
+    // A group without experts that are numbers comes last.
+    let key = if best.0 > NAN { key } else { 0 };
     // Lane g takes the key of group g, and counts the groups that beat it: those with a larger key, and of equal ones
     // the first. Where there is no group, there is no key.
-    let key = if group < gate.groups { score::key(sum) } else { 0 };
-    let of_group = |g: u32| warp::warp_shuffle_idx(u32::MAX, key, g << (5 - bits));
-    let mine = of_group(lane);
-    let mut rank = 0;
-    let mut from = 0;
-    while from < gate.groups {
-        let keys: [u32; RANKED] = core::array::from_fn(|i| of_group(from + i as u32));
-        for (i, &key) in keys.iter().enumerate() {
-            let is_before = from + (i as u32) < lane;
-            rank += u32::from(key > mine.wrapping_sub(u32::from(is_before)));
-        }
-        from += RANKED as u32;
-    }
+    let of_lane = |half: u32| warp::warp_shuffle_idx(u32::MAX, half, lane << (5 - bits));
+    let (upper, lower) = (of_lane((key >> 32) as u32), of_lane(key as u32));
+    let mine = if lane < gate.groups {
+        pair(upper, lower | (WARP_SIZE - 1 - lane))
+    } else {
+        0
+    };
+    // SAFETY: the warp's own part of shared memory, where every lane stores before the barrier.
+    let rank = unsafe {
+        shared::store_u64(scratch.best() + lane * PAIR, mine);
+        warp::sync_warp(u32::MAX);
+        rank(scratch.best(), gate.groups, mine)
+    };
     let kept = warp::warp_vote_ballot(u32::MAX, rank < gate.groups_kept);
     if group < gate.groups && kept >> group & 1 == 0 {
         let mut place = part;

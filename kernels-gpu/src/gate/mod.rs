@@ -17,6 +17,7 @@
 //! thread computes it.
 
 mod experts;
+mod group_key;
 mod groups;
 mod score;
 mod select;

@@ -58,9 +58,9 @@ pub(crate) fn sqrt_softplus(l: f32, root: f32) -> f32 {
     outside * math::sqrt(math::fma(ln_1p_over(e), inside, l.max(0.0)))
 }
 
-/// ln(1 + e) / e for 0 ≤ e ≤ 1: ln(1 + e) is twice the area tangent of z = e / (2 + e), whose series converges fast.
+/// ln(1 + e) / e for -½ ≤ e ≤ 1: ln(1 + e) is twice the area tangent of z = e / (2 + e), whose series converges fast.
 #[inline(always)]
-fn ln_1p_over(e: f32) -> f32 {
+pub(crate) fn ln_1p_over(e: f32) -> f32 {
     let inverse = math::rcp(2.0 + e);
     let z = e * inverse;
     let square = z * z;

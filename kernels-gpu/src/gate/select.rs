@@ -14,7 +14,7 @@ const COUNTED: u32 = 16;
 ///
 /// The list is written, zeros behind it included, before a barrier that the warp has met. The whole warp calls it.
 #[inline(always)]
-unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
+pub(super) unsafe fn rank(list: SharedAddr, count: u32, mine: u64) -> u32 {
     let mut rank = 0;
     let mut at = 0;
     while at < count {

@@ -167,7 +167,7 @@ impl<I: Instance> Stage<I> {
 /// # Safety
 ///
 /// The kernel is launched with the grid, block, cluster and shared memory of its row; the arguments are what the host
-/// has checked, and the preceding kernel on the stream writes no weights.
+/// has checked, and no launch that may still run writes the weights.
 #[inline(always)]
 unsafe fn gemm<I: Instance, const T: usize, const W: usize, const X: usize, const N: usize>(args: FallbackGemmArgs) {
     const {
@@ -270,7 +270,7 @@ unsafe fn load_terms<I: Instance, const T: usize, const W: usize>(
     let mut terms = [[[0; 4]; W]; T];
     for term in 0..T {
         let address = weights.address + term as u64 * term_stride * BF16;
-        // SAFETY: each term holds as many rows and columns, and the preceding kernel writes no weights.
+        // SAFETY: each term holds as many rows and columns, and no launch that may still run writes the weights.
         terms[term] = unsafe { Stage::<I>::load(Rows { address, ..weights }, first_row, chunk) };
     }
     terms

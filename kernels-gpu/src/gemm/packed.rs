@@ -143,8 +143,8 @@ unsafe fn multiply<I: PackedInstance>(
 /// # Safety
 ///
 /// The kernel is launched with the grid, block, cluster and shared memory of its row; `x` is the map of x, with its
-/// box; `weights`, the arguments and what the format takes besides are what the host has checked, and the preceding
-/// kernel on the stream writes no weights.
+/// box; `weights`, the arguments and what the format takes besides are what the host has checked, and no launch that
+/// may still run writes the weights.
 #[inline(always)]
 pub(crate) unsafe fn packed_gemm<I: PackedInstance>(x: u64, weights: u64, args: GemmArgs, format: I::Weights) {
     const {

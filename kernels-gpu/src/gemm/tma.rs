@@ -162,8 +162,8 @@ unsafe fn multiply<I: TmaInstance>(ring: &Stages<I>, (first, last): (u32, u32), 
 /// # Safety
 ///
 /// The kernel is launched with the grid, block, cluster and shared memory of its row; the maps are those of x and of
-/// the weights, with its boxes; the arguments are what the host has checked, and the preceding kernel on the stream
-/// writes no weights.
+/// the weights, with its boxes; the arguments are what the host has checked, and no launch that may still run writes
+/// the weights.
 #[inline(always)]
 unsafe fn gemm<I: TmaInstance>(maps: Maps, args: GemmArgs) {
     const { assert!(I::GEMM.tokens() == I::Sums::COLUMNS && I::GEMM.warps % WARPGROUP_WARPS as usize == 0) };

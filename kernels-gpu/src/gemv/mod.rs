@@ -92,7 +92,7 @@ type WarpSums<const R: usize, const N: usize> = [[[f32; 4]; N]; R];
 ///
 /// The kernel is launched with the grid, block, cluster and shared memory of its row, and with arguments that the host
 /// has checked: operands, outputs and what format and epilogue take besides have the sizes and alignments that
-/// [`crate::args`] states, and the preceding kernel on the stream writes no weights.
+/// [`crate::args`] states, and no launch that may still run writes the weights.
 #[inline(always)]
 pub(crate) unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(
     args: GemvArgs,

@@ -32,9 +32,9 @@ pub(super) const GATE_COUNTS: Counts = Counts {
     // tokens.
     bar_sync: 4,
     // Half of them keep loads together.
-    bar_warp_sync: 13,
-    // For softmax five to add up, two to put together a group, five to compare groups, and one over the chosen.
-    shfl_sync: 13,
+    bar_warp_sync: 15,
+    // For softmax five to add up, two to put together a group, two to hand on its key, and one over the chosen.
+    shfl_sync: 10,
     // Groups that stay, a bound, and a place for each slot of a tile.
     vote_sync: 10,
     redux_sync: 2,

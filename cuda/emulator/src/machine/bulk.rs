@@ -128,7 +128,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// Whether a copy that a warp issues may read or write these bytes of global memory.
+    /// Whether a copy that a warp issues may read or write these bytes of global memory; if so, enters what it reads.
     pub(super) fn check_copy(
         &self,
         w: usize,
@@ -143,7 +143,11 @@ impl Cluster<'_> {
             (FaultKind::EarlyDependentRead, "copies from")
         };
         self.check_early(w, lane, place, bytes, early)?;
-        self.check_race(w, lane, place, bytes, (does, Order::default()))
+        self.check_race(w, lane, place, bytes, (does, Order::default()))?;
+        if !writes {
+            self.view.allocation(place).note_reader(place.at, bytes, self.env.id);
+        }
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -211,7 +211,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether a warp may read or write these bytes of global memory, or an unfinished launch has written them.
+    /// Whether a warp may read or write these bytes of global memory, or an unfinished launch has written them; or, where
+    /// it writes, read them.
     pub(super) fn check_early(
         &self,
         w: usize,
@@ -227,18 +228,24 @@ impl Cluster<'_> {
         }
         let allocation = self.view.allocation(place);
         let mut writers = allocation.writers(place.at, bytes).map(|writer| writer.launch);
-        let Some(writer) = writers.find(|launch| unfinished.contains(launch)) else {
+        let writer = writers.find(|launch| unfinished.contains(launch));
+        let reader = || match kind {
+            FaultKind::EarlyDependentWrite => allocation.reader_among(place.at, bytes, unfinished),
+            _ => None,
+        };
+        let found = writer.map(|writer| (writer, "wrote"));
+        let Some((launch, did)) = found.or_else(|| reader().map(|reader| (reader, "read"))) else {
             return Ok(());
         };
         let address = allocation.base + place.at;
         let detail = if waited {
             format!(
-                "launch {writer} wrote the {bytes} bytes at {address:#x} and may not have finished: a launch between it and \
+                "launch {launch} {did} the {bytes} bytes at {address:#x} and may not have finished: a launch between it and \
                  this one never executed `griddepcontrol.wait`"
             )
         } else {
             format!(
-                "launch {writer}, which this one may overlap, wrote the {bytes} bytes at {address:#x}: execute \
+                "launch {launch}, which this one may overlap, {did} the {bytes} bytes at {address:#x}: execute \
                  `griddepcontrol.wait` first"
             )
         };

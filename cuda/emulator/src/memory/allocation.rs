@@ -1,4 +1,4 @@
-//! One allocation: 64-bit words that threads share, and who wrote them last.
+//! One allocation: 64-bit words that threads share, and who wrote and read them last.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::fmt;
@@ -17,7 +17,13 @@ pub(crate) struct Allocation {
     writers: OnceLock<Option<Box<[AtomicU64]>>>,
     /// The latest launch among them, 0 before the first.
     latest: AtomicU32,
+    /// For each 4 bytes the launch that read some of them last, with which of them it read in the low four flags; absent
+    /// until a kernel reads here.
+    readers: OnceLock<Option<Box<[AtomicU32]>>>,
 }
+
+/// The bits of a launch's number that a reader's record holds: enough to tell launches in flight apart.
+const READER_LAUNCH: u32 = u32::MAX >> 4;
 
 /// Who wrote 4 bytes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +131,7 @@ impl Allocation {
             words: Words::Own(unsafe { zeroed(len) }?),
             writers: OnceLock::new(),
             latest: AtomicU32::new(0),
+            readers: OnceLock::new(),
         })
     }
 
@@ -146,6 +153,7 @@ impl Allocation {
             },
             writers: OnceLock::new(),
             latest: AtomicU32::new(0),
+            readers: OnceLock::new(),
         })
     }
 
@@ -253,6 +261,33 @@ impl Allocation {
             let same = before >> 4 == now >> 4;
             shadow[quad].store(if same { before | now } else { now }, Relaxed);
         }
+    }
+
+    /// Records who read the bytes last.
+    #[inline]
+    pub(crate) fn note_reader(&self, at: u64, bytes: u64, launch: u32) {
+        // SAFETY: all-zero bytes are an `AtomicU32` of value 0, which names no bytes.
+        let shadow = self.readers.get_or_init(|| unsafe { zeroed(self.words.len() * 2) });
+        let Some(shadow) = shadow else { return };
+        for (quad, bytes) in quads(at, bytes) {
+            let now = launch << 4 | u32::from(bytes);
+            let before = shadow[quad].load(Relaxed);
+            let next = if before >> 4 == now >> 4 { before | now } else { now };
+            if next != before {
+                shadow[quad].store(next, Relaxed);
+            }
+        }
+    }
+
+    /// Which of these launches has read some of the bytes; of 4 bytes only the last reader is known.
+    pub(crate) fn reader_among(&self, at: u64, bytes: u64, launches: &[u32]) -> Option<u32> {
+        let shadow = self.readers.get().and_then(Option::as_deref)?;
+        quads(at, bytes).find_map(|(quad, wanted)| {
+            let reader = shadow[quad].load(Relaxed);
+            let read = reader as u8 & wanted != 0;
+            let is_it = |&&launch: &&u32| launch & READER_LAUNCH == reader >> 4;
+            launches.iter().find(is_it).copied().filter(|_| read)
+        })
     }
 
     /// Whether no launch from this one on has written to it.

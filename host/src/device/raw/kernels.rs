@@ -81,10 +81,10 @@ impl Kernels {
             return Err(Error::WrongContext);
         }
         let setup = Setup::new()?;
-        let tests = SelfTests::new(family, &setup)?;
+        let tests = SelfTests::new(family, self.device().multiprocessors, &setup)?;
         self.families.load(family, |loaded: &Loaded| {
             if let Some(tests) = &tests {
-                self.planner.exclude(tests.failures(loaded, &self.planner, &setup)?);
+                self.planner.exclude(tests.failures(loaded, self.device(), &setup)?);
             }
             Ok(())
         })
@@ -99,7 +99,7 @@ impl Kernels {
 
     /// The loaded kernels that failed their self-test, and are therefore not used: ptxas before 13.3, which the
     /// driver's compiler may be, can get `wgmma` wrong whose weights go through registers. Every kernel of that kind
-    /// multiplies a small matrix once.
+    /// multiplies a matrix once: see [`SelfTestSize`](super::SelfTestSize).
     pub fn miscompiled(&self) -> impl Iterator<Item = &'static Gemm> {
         let miscompiled = self.device().miscompiled;
         packed_gemms().filter(move |instance| miscompiled.contains(instance))

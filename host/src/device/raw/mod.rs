@@ -23,6 +23,7 @@ pub use operands::{Operands, Output};
 pub use project::NO_GATE;
 pub use ptx::{Replacement, ptx};
 pub use route::{RouteCall, RouterMemory, Workspace};
+pub use self_test::SelfTestSize;
 pub use tensor::RowMajor;
 
 pub(crate) use launch::Parameter;
@@ -34,9 +35,12 @@ pub use cust::sys::{CUdeviceptr, CUfunction, CUstream};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlap {
     /// It may (programmatic dependent launch): the weights stream in while the preceding kernel ends. x and y are not
-    /// touched before that kernel's writes are visible; it must not write the weights.
+    /// touched before that kernel's writes are visible.
+    ///
+    /// The preceding kernel may itself have started before the one ahead of it had ended. So no launch since the last
+    /// one that did not overlap, that one included, may write the weights.
     #[default]
     Programmatic,
-    /// It waits, as launches on a stream do by default.
+    /// It waits for everything ahead of it on the stream, as launches do by default.
     None,
 }

@@ -32,8 +32,8 @@ impl Kernels {
     /// 1. The kernels' context is current, and the queue's stream is a stream of it, or null.
     /// 2. `x` holds `[m, K]` BF16 values in that context, `y` has room for `[m, N]` of its type, and `weights` hold
     ///    `[N, K]` values; they do not overlap, and stay allocated until the launch has ended.
-    /// 3. With [`Overlap::Programmatic`](super::Overlap::Programmatic), the preceding kernel of the stream does not
-    ///    write `weights`.
+    /// 3. With [`Overlap::Programmatic`](super::Overlap::Programmatic), no launch of the stream since the last one that
+    ///    did not overlap, that one included, writes `weights`.
     pub unsafe fn project(
         &self,
         x: CUdeviceptr,

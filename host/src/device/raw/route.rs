@@ -178,8 +178,8 @@ impl Kernels {
     /// 2. `memory` and `call` refer to memory of that context, of the sizes that they say; results do not overlap
     ///    anything else, and all stays allocated until the launch has ended.
     /// 3. Nothing else uses the workspace at the same time: all launches with it are on one stream.
-    /// 4. With [`Overlap::Programmatic`](super::Overlap::Programmatic), the preceding kernel of the stream writes
-    ///    neither the weights nor what belongs to them.
+    /// 4. With [`Overlap::Programmatic`](super::Overlap::Programmatic), no launch of the stream since the last one that
+    ///    did not overlap, that one included, writes the weights or what belongs to them.
     pub unsafe fn route(
         &self,
         memory: &RouterMemory<'_>,

@@ -1,52 +1,27 @@
 //! Self-tests of the kernels that a driver's compiler may get wrong.
 //!
 //! ptxas before 13.3 can give registers of a running `wgmma`'s first operand to something else, and it is part of the
-//! driver: what is launched is not what was tested. So each kernel over packed units multiplies one small matrix when
-//! its family is loaded. All values are whole numbers and every sum is below 2²⁴, so there is one right result, to the
-//! last bit.
+//! driver: what is launched is not what was tested. So each kernel over packed units multiplies one matrix when its
+//! family is loaded. All values are whole numbers and every sum is below 2²⁴, so there is one right result, to the
+//! last bit. What goes wrong may depend on time: on a GPU the product fills the device, and every tile is compared.
+
+mod size;
+
+pub use size::SelfTestSize;
 
 use super::families::Loaded;
 use super::launch::Queue;
 use super::operands::{Operands, Output};
 use super::project::{self, Launch};
-use super::{CUfunction, Overlap};
+use super::{CUfunction, Kernels, Overlap};
 use crate::device::{Allocation, Result, Setup};
 use crate::formats::device::Stored;
 use crate::formats::store_for_self_test;
-use crate::plan::{Division, Kernel, Planner};
-use crate::{Error, Shape, bf16};
+use crate::plan::{Device, Division, Kernel, Miscompiled, plan_with};
+use crate::{Error, Shape};
 use hopper_cuda_driver::emulated;
 use kernels_gpu::instances::{Family, Gemm, packed_gemms};
-
-/// Columns: several stages, so that registers are used again while the tensor cores are at work.
-const COLUMNS: usize = 256;
-/// Tokens: more than the GEMVs take.
-const TOKENS: usize = 40;
-
-/// A whole number of eight bits and a sign.
-fn weight(row: usize, column: usize) -> i32 {
-    ((row * 173 + column * 37 + row * column) % 511) as i32 - 255
-}
-
-/// A whole number of four bits and a sign.
-fn activation(token: usize, column: usize) -> i32 {
-    ((token * 11 + column * 7 + token * column) % 31) as i32 - 15
-}
-
-fn matrix(rows: usize, value: impl Fn(usize, usize) -> i32) -> Vec<bf16> {
-    let value = |at: usize| bf16::from_f32(value(at / COLUMNS, at % COLUMNS) as f32);
-    (0..rows * COLUMNS).map(value).collect()
-}
-
-fn expected(token: usize, row: usize) -> f32 {
-    let products = (0..COLUMNS).map(|column| weight(row, column) * activation(token, column));
-    products.sum::<i32>() as f32
-}
-
-/// Rows of all CTAs that share x.
-fn rows_of(instance: &Gemm) -> usize {
-    instance.multicast * instance.rows()
-}
+use size::Expected;
 
 /// The operands of a family's self-tests, in the current context.
 ///
@@ -61,50 +36,84 @@ pub(super) struct SelfTests {
 struct SelfTest {
     instance: &'static Gemm,
     weights: Box<dyn Stored>,
-    shape: Shape,
+    size: SelfTestSize,
 }
 
 impl SelfTests {
-    /// `None` for a family that has no kernels with self-tests.
-    pub(super) fn new(family: Family, setup: &Setup) -> Result<Option<Self>> {
-        let tested: Vec<&Gemm> = packed_gemms().filter(|instance| instance.family == family).collect();
-        if tested.is_empty() {
+    /// `None` for a family that has no kernels with self-tests. How much they multiply is for the driver in use and a
+    /// device of so many multiprocessors.
+    pub(super) fn new(family: Family, multiprocessors: usize, setup: &Setup) -> Result<Option<Self>> {
+        let driver = hopper_cuda_driver::selected()?;
+        let tested = packed_gemms()
+            .filter(|instance| instance.family == family)
+            .map(|instance| (instance, SelfTestSize::new(driver, multiprocessors, instance)));
+        Self::of(tested.collect(), setup)
+    }
+
+    fn of(tested: Vec<(&'static Gemm, SelfTestSize)>, setup: &Setup) -> Result<Option<Self>> {
+        // Columns are the same for all.
+        let Some(columns) = tested.iter().map(|(_, size)| size.columns).max() else {
             return Ok(None);
-        }
-        let self_test = |instance: &'static Gemm| {
-            // A kernel with fewer rows takes the first row blocks.
-            let shape = Shape::new(rows_of(instance), COLUMNS)?;
+        };
+        let tokens = tested.iter().map(|(_, size)| size.tokens).max().unwrap_or_default();
+        let self_test = |(instance, size): (&'static Gemm, SelfTestSize)| {
+            let shape = Shape::new(size.rows, size.columns)?;
             let format = Kernel::Gemm(Division::whole(instance)).format();
             Ok(SelfTest {
                 instance,
-                weights: store_for_self_test(setup, format, &matrix(shape.n(), weight), shape)?,
-                shape,
+                weights: store_for_self_test(setup, format, &size::weights(size), shape)?,
+                size,
             })
         };
         Ok(Some(SelfTests {
-            x: setup.upload(UPLOAD, &matrix(TOKENS, activation))?,
+            x: setup.upload(UPLOAD, &size::activations(tokens, columns))?,
             of_instances: tested.into_iter().map(self_test).collect::<Result<_>>()?,
         }))
     }
 
     /// The kernels whose results are not the right ones. The family has been loaded into the current context.
-    pub(super) fn failures(&self, loaded: &Loaded, planner: &Planner, setup: &Setup) -> Result<Vec<&'static Gemm>> {
+    pub(super) fn failures(&self, loaded: &Loaded, device: Device, setup: &Setup) -> Result<Vec<&'static Gemm>> {
+        self.failures_by(setup, device, |kernel| loaded.function(kernel.index()))
+    }
+
+    fn failures_by(
+        &self,
+        setup: &Setup,
+        device: Device,
+        function: impl Fn(Kernel) -> Option<CUfunction>,
+    ) -> Result<Vec<&'static Gemm>> {
+        // A kernel that has failed before can be tested again.
+        let device = Device {
+            miscompiled: Miscompiled::default(),
+            ..device
+        };
         let mut failed = Vec::new();
-        for SelfTest {
-            instance,
-            weights,
-            shape,
-        } in &self.of_instances
-        {
-            let kernel = Kernel::Gemm(Division::whole(instance));
-            let function = loaded.function(kernel.index()).ok_or_else(|| not_loaded(instance))?;
-            let y = emulated::uncounted(|| run(setup, function, kernel, planner, &self.x, &**weights, *shape))?;
-            let right = (0..TOKENS * shape.n()).map(|at| expected(at / shape.n(), at % shape.n()));
-            if !y.into_iter().eq(right) {
-                failed.push(*instance);
+        for test in &self.of_instances {
+            let kernel = Kernel::Gemm(Division::whole(test.instance));
+            let function = function(kernel).ok_or_else(|| not_loaded(test.instance))?;
+            let y = emulated::uncounted(|| run(setup, function, kernel, &device, &self.x, test))?;
+            if !Expected::new(test.size).is(&y, test.size) {
+                failed.push(test.instance);
             }
         }
         Ok(failed)
+    }
+}
+
+impl Kernels {
+    /// Whether a kernel passes its self-test once more, of this size: its family has run one when it was loaded, of the
+    /// size that [`SelfTestSize::new`] gives. It allocates, launches and waits, as [`Kernels::prepare`] does. The kernels' context is current on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLoaded`] where the kernel's family is not loaded, and what the driver refuses.
+    pub fn self_test(&self, instance: &'static Gemm, size: SelfTestSize) -> Result<bool> {
+        let setup = Setup::new()?;
+        let Some(tests) = SelfTests::of(vec![(instance, size)], &setup)? else {
+            return Ok(true);
+        };
+        let failures = tests.failures_by(&setup, self.device(), |kernel| self.function(&kernel).ok())?;
+        Ok(failures.is_empty())
     }
 }
 
@@ -122,23 +131,23 @@ fn run(
     setup: &Setup,
     function: CUfunction,
     kernel: Kernel,
-    planner: &Planner,
+    device: &Device,
     x: &Allocation,
-    weights: &dyn Stored,
-    shape: Shape,
+    test: &SelfTest,
 ) -> Result<Vec<f32>> {
-    let mut result = vec![f32::NAN; TOKENS * shape.n()];
+    let SelfTestSize { rows, tokens, columns } = test.size;
+    let mut result = vec![f32::NAN; tokens * rows];
     let y = setup.upload(UPLOAD, &result)?;
     let operands = Operands {
         x: x.address(),
-        x_stride: COLUMNS,
-        m: TOKENS,
-        shape,
-        weights: weights.weights(),
+        x_stride: columns,
+        m: tokens,
+        shape: Shape::new(rows, columns)?,
+        weights: test.weights.weights(),
         row_major: None,
         y: Output::Fp32(y.address()),
     };
-    if let Some(plan) = &planner.plan_with(&kernel, &operands.request())? {
+    if let Some(plan) = &plan_with(&kernel, &operands.request(), device)? {
         let queue = Queue {
             stream: setup.stream().cast(),
             overlap: Overlap::None,

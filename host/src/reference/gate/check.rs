@@ -96,22 +96,23 @@ fn check_token(
 /// Weights that FP32 may lose.
 const NOTHING: f64 = 1e-36;
 
-/// What decides without doubt: more than FP32 scores and sums with a bias may be off by. Without bias and groups logits
-/// are compared as they are.
+/// What decides without doubt: more than FP32 scores, sums with a bias, and what groups are ordered by may be off by.
+/// Without bias and groups logits are compared as they are.
 fn open_margin(logits: &[f64], gate: &Gate) -> f64 {
     if gate.bias.is_none() && gate.groups == 1 {
         return 0.0;
     }
     let bias = gate.bias.iter().flatten().fold(0f32, |most, b| most.max(b.abs()));
-    let on_logits = gate.bias.is_some() && gate.bias_on == BiasOn::Logits;
-    let score = match gate.score {
-        Score::Softmax | Score::Sigmoid if !on_logits => 1.0,
+    let biases_scores = gate.bias.is_some() && gate.bias_on == BiasOn::Selection;
+    let value = match gate.score {
+        Score::Softmax | Score::Sigmoid if biases_scores => 1.0,
+        // Where no bias is added to scores, groups are ordered by numbers as large as logits.
         _ => logits
             .iter()
             .filter(|l| l.is_finite())
             .fold(1.0, |most, l| l.abs().max(most)),
     };
-    1e-5 * (score + f64::from(bias))
+    1e-5 * (value + f64::from(bias))
 }
 
 /// How far FP32 weights may be off, relatively: sums of scores of either sign that cancel lose what they cancel.

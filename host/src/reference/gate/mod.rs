@@ -1,11 +1,13 @@
 //! The whole gate in FP64, written from its formulas.
 
 mod check;
+mod groups;
 
 pub use check::{Seen, check};
 
 use crate::gate::{BiasOn, ConfigError, Gate, Score};
 use crate::{Result, Shape};
+use groups::{Worth, softplus};
 
 /// Weights whose sum is smaller are divided by this instead of their sum.
 const LEAST_SUM: f64 = 1e-20;
@@ -61,22 +63,23 @@ pub fn choose(logits: &[f64], gate: &Gate) -> Result<Choice> {
     let (biased, scores) = scored(logits, gate);
     // What experts are ordered by: a score that is not biased orders as its logit does, also where it is saturated.
     let selection = gate.bias.as_ref().filter(|_| gate.bias_on == BiasOn::Selection);
-    let with_bias: Vec<f64> = match selection {
+    let keys: Vec<f64> = match selection {
         Some(bias) => (scores.iter().zip(bias))
             .map(|(s, &b)| (s + f64::from(b)).clamp(-MOST, MOST))
             .collect(),
-        None => scores,
+        None => biased,
     };
-    let keys = if selection.is_some() { &with_bias } else { &biased };
 
     let size = gate.experts / gate.groups;
-    let group_scores: Vec<f64> = with_bias.chunks_exact(size).map(two_best).collect();
+    let worth: Vec<Option<Worth>> = (keys.chunks_exact(size))
+        .map(|values| Worth::new(values, gate.score, selection.is_some()))
+        .collect();
     let mut groups: Vec<usize> = (0..gate.groups).collect();
-    groups.sort_by(|&a, &b| best_first(group_scores[a], group_scores[b]));
+    groups.sort_by(|&a, &b| Worth::best_first(worth[a], worth[b]));
     let (kept, dropped) = groups.split_at(gate.groups_kept);
     let between = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::INFINITY } else { a - b };
     let mut margin = match (kept.last(), dropped.first()) {
-        (Some(&last), Some(&first)) => between(group_scores[last], group_scores[first]),
+        (Some(&last), Some(&first)) => Worth::margin(worth[last], worth[first]),
         _ => f64::INFINITY,
     };
 
@@ -135,7 +138,7 @@ fn scored(logits: &[f64], gate: &Gate) -> (Vec<f64>, Vec<f64>) {
     let scores = match gate.score {
         Score::Softmax => softmax(&logits),
         Score::Sigmoid => each(|l| 1.0 / (1.0 + (-l).exp())),
-        Score::SqrtSoftplus => each(|l| (l.max(0.0) + (-l.abs()).exp().ln_1p()).sqrt()),
+        Score::SqrtSoftplus => each(|l| softplus(l).sqrt()),
         Score::Identity => logits.clone(),
     };
     (logits, scores)
@@ -147,13 +150,6 @@ fn softmax(values: &[f64]) -> Vec<f64> {
     let powers: Vec<f64> = values.iter().map(|v| (v - most).exp()).collect();
     let sum: f64 = powers.iter().filter(|power| !power.is_nan()).sum();
     powers.into_iter().map(|power| power / sum).collect()
-}
-
-/// The sum of a group's two best experts, of its only one, or NaN where there is none.
-fn two_best(group: &[f64]) -> f64 {
-    let mut there: Vec<f64> = group.iter().copied().filter(|s| !s.is_nan()).collect();
-    there.sort_by(|a, b| b.total_cmp(a));
-    there.into_iter().take(2).reduce(|a, b| a + b).unwrap_or(f64::NAN)
 }
 
 /// Descending, NaN last; equals keep their order under a stable sort, which is by index.
