@@ -17,8 +17,8 @@ use std::path::Path;
 /// Bytes of the length ahead of the header, and what the data's start is aligned to.
 const WORD: usize = 8;
 const METADATA: &str = "__metadata__";
-/// Bytes that a header may have, as the crate has it.
-const MOST: u64 = 100_000_000;
+/// Bytes that a header may have: readers of safetensors open no file with more.
+pub(crate) const MOST_HEADER: u64 = 100_000_000;
 
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<memmap2::Mmap, FileError> {
@@ -71,8 +71,10 @@ impl Header {
     pub(crate) fn read(file: &[u8]) -> Result<(Self, &[u8]), String> {
         let (length, rest) = file.split_first_chunk::<WORD>().ok_or("it is shorter than 8 bytes")?;
         let length = u64::from_le_bytes(*length);
-        if length > MOST {
-            return Err(format!("its header is said to have {length} bytes, more than {MOST}"));
+        if length > MOST_HEADER {
+            return Err(format!(
+                "its header is said to have {length} bytes, more than {MOST_HEADER}"
+            ));
         }
         let (json, data) = usize::try_from(length)
             .ok()
@@ -106,8 +108,8 @@ impl Header {
         order
     }
 
-    /// The bytes ahead of the data, at least `least` of them.
-    pub(crate) fn to_bytes(&self, least: usize) -> Vec<u8> {
+    /// The bytes ahead of the data.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut keys = Vec::new();
         for (i, tensor) in self.tensors.iter().enumerate() {
             keys.extend(self.metadata_key(i));
@@ -115,12 +117,17 @@ impl Header {
         }
         keys.extend(self.metadata_key(self.tensors.len()));
         let json = format!("{{{}}}", keys.join(","));
-        let bytes = (WORD + json.len()).max(least).next_multiple_of(WORD);
+        let bytes = (WORD + json.len()).next_multiple_of(WORD);
         let mut out = Vec::with_capacity(bytes);
         out.extend_from_slice(&((bytes - WORD) as u64).to_le_bytes());
         out.extend_from_slice(json.as_bytes());
         out.resize(bytes, b' ');
         out
+    }
+
+    /// Bytes of the header by the bytes ahead of the data, which are those and the length of them.
+    pub(crate) fn length(ahead: &[u8]) -> u64 {
+        ahead.len().saturating_sub(WORD) as u64
     }
 
     /// The metadata as a key of the header, if it stands ahead of tensor `at`.
@@ -278,7 +285,7 @@ pub(crate) mod testing {
             tensors: tensors.iter().map(place).collect(),
         };
         let data = tensors.iter().flat_map(|(_, _, _, bytes)| bytes.iter().copied());
-        header.to_bytes(0).into_iter().chain(data).collect()
+        header.to_bytes().into_iter().chain(data).collect()
     }
 }
 
@@ -309,17 +316,14 @@ mod tests {
         assert_eq!(data, [7; 5]);
         assert_eq!(header.metadata.as_ref().unwrap().0, 1);
         assert_eq!(header.data_order(), [3, 2, 1, 0]);
-        assert_eq!(header.to_bytes(0), bytes[..ahead]);
-        let padded = header.to_bytes(ahead + 1);
-        assert_eq!((padded.len(), &padded[8..ahead]), (ahead + 8, &bytes[8..ahead]));
-        assert_eq!(Header::read(&[&padded, data].concat()).unwrap().0, header);
+        assert_eq!(header.to_bytes(), bytes[..ahead]);
     }
 
     #[test]
     fn an_empty_file_has_an_empty_header() {
         let header = Header::default();
-        assert_eq!(header.to_bytes(0), *b"\x08\0\0\0\0\0\0\0{}      ");
-        assert_eq!(Header::read(&header.to_bytes(0)).unwrap().0, header);
+        assert_eq!(header.to_bytes(), *b"\x08\0\0\0\0\0\0\0{}      ");
+        assert_eq!(Header::read(&header.to_bytes()).unwrap().0, header);
     }
 
     #[test]

@@ -41,6 +41,15 @@ pub enum FileError {
         reason: String,
     },
 
+    /// An output that no reader would open.
+    #[error("cannot write {}: as a safetensors file it could not be read again: {reason}", path.display())]
+    Unreadable {
+        /// The output.
+        path: PathBuf,
+        /// What would be wrong with it.
+        reason: String,
+    },
+
     /// A tensor name that the file does not hold, or a name needed and not given.
     #[error("{}: {problem}; {}", path.display(), list(*dimensions, candidates))]
     NoTensor {

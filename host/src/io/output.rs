@@ -97,6 +97,11 @@ impl PartFile {
         Ok(created)
     }
 
+    /// The path as it was given.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
     /// Writes bytes from position `at` on.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         self.with_file(|mut file| file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)))

@@ -17,7 +17,7 @@ pub use pack::{Outcome, PackOptions, PackedTensor, pack};
 pub use unpack::{UnpackedTensor, unpack};
 
 use crate::formats::room::StoredTensor;
-use crate::io::container::{Header, Tensor};
+use crate::io::container::{Header, MOST_HEADER, Tensor};
 use crate::io::output::PartFile;
 use crate::{Dtype, Result, Shape};
 use index::{Checkpoint, Renamed};
@@ -48,21 +48,32 @@ pub struct Report<T> {
 
 /// Counts bytes for whoever watches.
 struct Meter<'a> {
-    progress: Progress,
+    /// Twice the bytes that are done.
+    halves: u64,
+    total: u64,
     watch: &'a mut dyn FnMut(Progress),
 }
 
 impl<'a> Meter<'a> {
     fn new(total: u64, watch: &'a mut dyn FnMut(Progress)) -> Self {
         Meter {
-            progress: Progress { done: 0, total },
+            halves: 0,
+            total,
             watch,
         }
     }
 
     fn add(&mut self, bytes: usize) {
-        self.progress.done += bytes as u64;
-        (self.watch)(self.progress);
+        self.add_one_of_two(2 * bytes);
+    }
+
+    /// Counts bytes that were gone through, and will be or have been once more.
+    fn add_one_of_two(&mut self, bytes: usize) {
+        self.halves += bytes as u64;
+        (self.watch)(Progress {
+            done: self.halves / 2,
+            total: self.total,
+        });
     }
 }
 
@@ -182,15 +193,23 @@ struct Output {
     file: PartFile,
     /// Where the data starts.
     data: u64,
+    /// Where it ends.
+    bytes: u64,
 }
 
 impl Output {
-    /// `ahead` bytes are left for the header.
-    fn create(path: &Path, ahead: usize) -> Result<Self> {
-        Ok(Output {
-            file: PartFile::create(path)?,
-            data: ahead as u64,
-        })
+    /// Writes the header, if readers will open it.
+    fn new(mut file: PartFile, header: &Header) -> Result<Self> {
+        let ahead = header.to_bytes();
+        let length = Header::length(&ahead);
+        if length > MOST_HEADER {
+            let path = file.target().to_owned();
+            return Err(ConvertError::HeaderTooLong { path, length }.into());
+        }
+        file.write(0, &ahead)?;
+        let data = ahead.len() as u64;
+        let bytes = data + data_bytes(header);
+        Ok(Output { file, data, bytes })
     }
 
     /// Writes bytes of a tensor, from its byte `at` on.
@@ -207,12 +226,10 @@ impl Output {
         })
     }
 
-    /// Writes the header, for which there is room, and sets the file's size, which is the answer.
-    fn finish(&mut self, header: &Header) -> Result<u64> {
-        self.file.write(0, &header.to_bytes(self.data as usize))?;
-        let bytes = self.data + data_bytes(header);
-        self.file.finish(bytes)?;
-        Ok(bytes)
+    /// Ends writing and gives the file and its bytes.
+    fn finish(mut self) -> Result<(PartFile, u64)> {
+        self.file.finish(self.bytes)?;
+        Ok((self.file, self.bytes))
     }
 }
 

@@ -5,6 +5,7 @@ use super::{convert, data_bytes, relist, renamed};
 use crate::formats::room::{Form, PIECE};
 use crate::io::container::{self, Tensor};
 use crate::io::matrices::{Entry, Matrices};
+use crate::io::output::PartFile;
 use crate::{Dtype, Result, Shape};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ fn unpack_file(from: &Path, to: &Path, meter: &mut Meter<'_>) -> Result<Converte
     let renamed = renamed(header, &places);
     let mut new = relist(header, places.clone());
     input.strip(&mut new);
-    let mut output = Output::create(to, new.to_bytes(0).len())?;
+    let mut output = Output::new(PartFile::create(to)?, &new)?;
     meter.add(map.len() - data.len());
     let mut tensors = Vec::new();
     for at in order {
@@ -82,10 +83,10 @@ fn unpack_file(from: &Path, to: &Path, meter: &mut Meter<'_>) -> Result<Converte
             was_packed: matches!(roles[at], Role::Matrix(..)),
         });
     }
-    let bytes = output.finish(&new)?;
+    let (file, bytes) = output.finish()?;
     Ok(Converted {
         data: (data_bytes(header), data_bytes(&new)),
-        file: output.file,
+        file,
         tensors,
         renamed,
         bytes,
