@@ -32,6 +32,19 @@ pub enum FileError {
         input: PathBuf,
     },
 
+    /// An output that is a link to nothing.
+    #[error(
+        "the output {} is a link to {}, which is not there: remove the link, or name the file that is meant",
+        path.display(),
+        to.display()
+    )]
+    DanglingLink {
+        /// The output.
+        path: PathBuf,
+        /// What the link says.
+        to: PathBuf,
+    },
+
     /// A file that is not a safetensors file.
     #[error("{} is not a readable safetensors file: {reason}; it must be a complete file in the safetensors format", path.display())]
     Format {

@@ -4,7 +4,7 @@ use super::ConvertError;
 use crate::Result;
 use crate::io::FileError;
 use crate::io::container::Pairs;
-use crate::io::output::{PartFile, check_apart};
+use crate::io::output::{Folder, PartFile, Place, check_apart};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
@@ -89,9 +89,11 @@ impl Checkpoint {
         };
         match &self.index {
             None if output.is_dir() => Err(refused("a folder", "the name of a file, as the input is one")),
-            None if output.exists() && !output.is_file() => Err(refused("no regular file", "one, or not exist")),
+            None if Place::of(output)? == Place::WrittenTo => Err(refused("no regular file", "one, or not exist")),
             None => check_apart(output, self.paths()).map(|()| None),
-            Some(_) if output.is_file() => Err(refused("a file", "a folder, as the input is a sharded checkpoint")),
+            Some(_) if output.exists() && !output.is_dir() => {
+                Err(refused("no folder", "one, as the input is a sharded checkpoint"))
+            }
             Some(index) => {
                 let same =
                     |folder: &Path| matches!((folder.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
@@ -103,49 +105,15 @@ impl Checkpoint {
                     .into());
                 }
                 for path in self.paths() {
-                    check_apart(&Self::counterpart(output, path), self.paths())?;
+                    let path = Self::counterpart(output, path);
+                    check_apart(&path, self.paths())?;
+                    if Place::of(&path)? == Place::WrittenTo {
+                        let (given, needed) = ("no regular file", "one, or not exist");
+                        return Err(ConvertError::Output { path, given, needed }.into());
+                    }
                 }
-                Folder::create(output).map(Some)
+                Ok(Some(Folder::create(output)?))
             }
-        }
-    }
-}
-
-/// An output folder; one that was not there before is removed again unless it is kept.
-#[derive(Debug)]
-pub(super) struct Folder {
-    path: PathBuf,
-    is_new: bool,
-}
-
-impl Folder {
-    fn create(path: &Path) -> Result<Self> {
-        let is_new = !path.exists();
-        std::fs::create_dir_all(path).map_err(|source| FileError::Io {
-            verb: "create",
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Folder {
-            path: path.to_owned(),
-            is_new,
-        })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn keep(mut self) {
-        self.is_new = false;
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.is_new {
-            // Only where it is empty; and the reason to give up is what is reported.
-            std::fs::remove_dir(&self.path).ok();
         }
     }
 }

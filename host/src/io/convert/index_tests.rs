@@ -108,7 +108,7 @@ fn the_output_must_be_of_the_inputs_kind() {
     sharded(&scratch);
     let (folder, file) = (scratch.path("in"), scratch.path("in/model-1.safetensors"));
     let refused = |input: &Path, output: &Path| packed(input, output, PackOptions::default()).unwrap_err().to_string();
-    assert!(refused(&folder, &file).contains("a folder"));
+    assert!(refused(&folder, &file).contains("is no folder"));
     assert!(refused(&file, &folder).contains("is a folder"));
     assert!(refused(&folder, &scratch.path("in/../in")).contains("choose another name"));
     assert!(refused(&scratch.path(""), &scratch.path("out")).contains("no model.safetensors.index.json"));

@@ -18,7 +18,7 @@ pub use unpack::{UnpackedTensor, unpack};
 
 use crate::formats::room::StoredTensor;
 use crate::io::container::{Header, MOST_HEADER, Tensor};
-use crate::io::output::PartFile;
+use crate::io::output::{self, PartFile};
 use crate::{Dtype, Result, Shape};
 use index::{Checkpoint, Renamed};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ struct Converted<T> {
 /// Converts every file of a checkpoint, and its index.
 fn convert<T>(
     input: &Path,
-    output: &Path,
+    to: &Path,
     watch: &mut dyn FnMut(Progress),
     mut one: impl FnMut(&Path, &Path, &mut Meter<'_>) -> Result<Converted<T>>,
 ) -> Result<Report<T>> {
@@ -108,14 +108,14 @@ fn convert<T>(
     };
     let mut meter = Meter::new(report.input_bytes, watch);
     let mut files = Vec::new();
-    let folder = checkpoint.output_folder(output)?;
+    let folder = checkpoint.output_folder(to)?;
     let mut index = checkpoint.index;
     for file in &checkpoint.files {
-        let to = match &folder {
+        let place = match &folder {
             Some(folder) => Checkpoint::counterpart(folder.path(), file),
-            None => output.to_owned(),
+            None => to.to_owned(),
         };
-        let converted = one(file, &to, &mut meter)?;
+        let converted = one(file, &place, &mut meter)?;
         report.tensors.extend(converted.tensors);
         report.output_bytes += converted.bytes;
         if let Some(index) = &mut index {
@@ -126,10 +126,7 @@ fn convert<T>(
     if let (Some(index), Some(folder)) = (index, &folder) {
         files.push(index.write(folder.path())?);
     }
-    files.into_iter().try_for_each(PartFile::commit)?;
-    if let Some(folder) = folder {
-        folder.keep();
-    }
+    output::commit(files, folder)?;
     Ok(report)
 }
 
