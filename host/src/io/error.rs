@@ -32,6 +32,15 @@ pub enum FileError {
         input: PathBuf,
     },
 
+    /// An input that is no regular file.
+    #[error("{} is {what}: name a safetensors file, which is mapped into memory", path.display())]
+    NotRegular {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+
     /// An output that is a link to nothing.
     #[error(
         "the output {} is a link to {}, which is not there: remove the link, or name the file that is meant",
@@ -46,7 +55,7 @@ pub enum FileError {
     },
 
     /// A file that is not a safetensors file.
-    #[error("{} is not a readable safetensors file: {reason}; it must be a complete file in the safetensors format", path.display())]
+    #[error("{} is not a readable safetensors file: {reason}", path.display())]
     Format {
         /// Which file.
         path: PathBuf,

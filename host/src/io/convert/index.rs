@@ -2,9 +2,9 @@
 
 use super::ConvertError;
 use crate::Result;
-use crate::io::FileError;
 use crate::io::container::Pairs;
 use crate::io::output::{Folder, PartFile, Place, check_apart};
+use crate::io::{FileError, kinds};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
@@ -142,12 +142,21 @@ enum Value {
 
 impl Index {
     fn read(path: PathBuf) -> Result<Self> {
-        let text = std::fs::read_to_string(&path).map_err(|source| FileError::Io {
+        let bytes = std::fs::read(&path).map_err(|source| FileError::Io {
             verb: "read",
             path: path.clone(),
             source,
         })?;
-        Self::parse(&path, &text).map_err(|reason| ConvertError::Index { path, reason }.into())
+        let parsed = match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(&path, text),
+            Err(err) => Err(err.to_string()),
+        };
+        parsed.map_err(|reason| {
+            let is_json = serde_json::from_slice::<&RawValue>(&bytes).is_ok();
+            let told = Some(&*bytes).filter(|_| !is_json).and_then(kinds::told);
+            let reason = told.map_or(reason, |told| format!("it is {told}"));
+            ConvertError::Index { path, reason }.into()
+        })
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, String> {

@@ -82,6 +82,11 @@ fn an_index_that_leads_astray_is_refused() {
         err
     };
     for (index, reason) in [
+        (
+            "version https://git-lfs.github.com/spec/v1\n",
+            "it is a Git LFS pointer",
+        ),
+        ("<!DOCTYPE html>", "it is a web page"),
         ("[]", "expected an object"),
         ("{}", "no `weight_map`"),
         (r#"{"weight_map":{},"weight_map":{}}"#, "twice"),
