@@ -22,6 +22,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// An open safetensors file.
+#[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
     map: memmap2::Mmap,
@@ -51,6 +52,26 @@ impl Checkpoint {
     /// The file's path, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes ahead of the data.
+    pub(crate) fn ahead(&self) -> usize {
+        self.data
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The file with what it says of its matrices.
+    pub(crate) fn matrices(&self) -> Result<Matrices<'_>> {
+        let data = self.map.get(self.data..).unwrap_or_default();
+        Matrices::of(&self.path, Tensors::new(Cow::Borrowed(&self.header), data))
     }
 
     /// The names of the two-dimensional tensors, sorted.
@@ -139,8 +160,7 @@ impl Checkpoint {
 
     /// The weights of that name, packed or not; without a name, the only ones of the file.
     pub fn weights(&self, name: Option<&str>) -> Result<Weights<'_>> {
-        let data = self.map.get(self.data..).unwrap_or_default();
-        let file = Matrices::of(&self.path, Tensors::new(Cow::Borrowed(&self.header), data))?;
+        let file = self.matrices()?;
         let parts: HashSet<String> = file.entries().flat_map(Entry::parts).collect();
         let mut names = self.names(2);
         names.retain(|name| !parts.contains(name));

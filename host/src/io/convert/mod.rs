@@ -17,6 +17,7 @@ pub use pack::{Outcome, PackOptions, PackedTensor, pack};
 pub use unpack::{UnpackedTensor, unpack};
 
 use crate::formats::room::StoredTensor;
+use crate::io::checkpoint::Checkpoint as File;
 use crate::io::container::{Header, MOST_HEADER, Tensor};
 use crate::io::output::{self, PartFile};
 use crate::{Dtype, Result, Shape};
@@ -95,15 +96,14 @@ struct Converted<T> {
 
 /// Converts every file of a checkpoint, and its index.
 fn convert<T>(
-    input: &Path,
+    checkpoint: Checkpoint,
     to: &Path,
     watch: &mut dyn FnMut(Progress),
-    mut one: impl FnMut(&Path, &Path, &mut Meter<'_>) -> Result<Converted<T>>,
+    mut one: impl FnMut(&File, &Path, &mut Meter<'_>) -> Result<Converted<T>>,
 ) -> Result<Report<T>> {
-    let checkpoint = Checkpoint::open(input)?;
     let mut report = Report {
         tensors: Vec::new(),
-        input_bytes: checkpoint.bytes()?,
+        input_bytes: checkpoint.bytes(),
         output_bytes: 0,
     };
     let mut meter = Meter::new(report.input_bytes, watch);
@@ -112,14 +112,14 @@ fn convert<T>(
     let mut index = checkpoint.index;
     for file in &checkpoint.files {
         let place = match &folder {
-            Some(folder) => Checkpoint::counterpart(folder.path(), file),
+            Some(folder) => Checkpoint::counterpart(folder.path(), file.path()),
             None => to.to_owned(),
         };
         let converted = one(file, &place, &mut meter)?;
         report.tensors.extend(converted.tensors);
         report.output_bytes += converted.bytes;
         if let Some(index) = &mut index {
-            index.follow(file, &converted.renamed, converted.data)?;
+            index.follow(file.path(), &converted.renamed, converted.data)?;
         }
         files.push(converted.file);
     }

@@ -7,7 +7,8 @@ use crate::formats::cast::Cast;
 use crate::formats::room::{PIECE, Packer, Packing, Sink};
 use crate::formats::source::Source;
 use crate::formats::{Description, Loss, PackFormat};
-use crate::io::container::{self, Header, Tensor};
+use crate::io::checkpoint::Checkpoint as File;
+use crate::io::container::{Header, Tensor};
 use crate::io::matrices::Matrices;
 use crate::io::output::PartFile;
 use crate::{Dtype, Result, Shape};
@@ -71,25 +72,23 @@ pub fn pack(
     options: &PackOptions<'_>,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Report<PackedTensor>> {
+    let checkpoint = Checkpoint::open(input)?;
     if let Some(only) = options.only {
-        let has_any = |file: &PathBuf| {
-            let map = container::map(file)?;
-            Ok(Matrices::read(file, &map)?
-                .header()
-                .tensors
-                .iter()
-                .any(|tensor| only(&tensor.name)))
-        };
-        let found: Vec<bool> = Checkpoint::open(input)?
-            .files
-            .iter()
-            .map(has_any)
-            .collect::<Result<_>>()?;
-        if !found.contains(&true) {
+        let mut tensors = checkpoint.files.iter().flat_map(|file| &file.header().tensors);
+        if !tensors.any(|tensor| only(&tensor.name)) {
             return Err(ConvertError::NoneChosen { path: input.to_owned() }.into());
         }
     }
-    convert(input, output, watch, |from, to, meter| {
+    // What the headers tell is told before any file is made.
+    for file in &checkpoint.files {
+        let matrices = file.matrices()?;
+        if matrices.is_packed() {
+            let path = file.path().to_owned();
+            return Err(ConvertError::AlreadyPacked { path }.into());
+        }
+        check_names(&matrices, options)?;
+    }
+    convert(checkpoint, output, watch, |from, to, meter| {
         pack_file(from, to, options, meter)
     })
 }
@@ -121,10 +120,10 @@ enum Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(role: Role, bytes: &'a [u8], options: &PackOptions<'_>) -> Result<Self> {
+    fn new(role: &Role, bytes: &'a [u8], options: &PackOptions<'_>) -> Result<Self> {
         let (dtype, shape) = match role {
-            Role::Copy(outcome) => return Ok(Plan::Copy(outcome)),
-            Role::Convert(dtype, shape) => (dtype, shape),
+            Role::Copy(outcome) => return Ok(Plan::Copy(outcome.clone())),
+            &Role::Convert(dtype, shape) => (dtype, shape),
         };
         let source = Source::new(dtype, bytes);
         let Some(packer) = options.format.packer() else {
@@ -177,27 +176,28 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn pack_file(
-    from: &Path,
-    to: &Path,
-    options: &PackOptions<'_>,
-    meter: &mut Meter<'_>,
-) -> Result<Converted<PackedTensor>> {
-    let map = container::map(from)?;
-    let input = Matrices::read(from, &map)?;
-    if input.is_packed() {
-        return Err(ConvertError::AlreadyPacked { path: from.to_owned() }.into());
-    }
-    let (header, data) = (input.header(), input.data());
-    let packer = options.format.packer();
-    let entries = input.entries();
+/// The role of each tensor of a file.
+fn roles(file: &Matrices<'_>, options: &PackOptions<'_>) -> Vec<Role> {
+    let entries = file.entries();
     let parts = entries.flat_map(|entry| entry.parts().into_iter().map(move |part| (part, entry.format())));
-    let stored: HashMap<String, &str> = parts.collect();
+    let stored: HashMap<String, &'static str> = parts.collect();
     let role = |tensor: &Tensor| match stored.get(&tensor.name) {
         Some(format) => Role::Copy(Outcome::Stored(format)),
         None => Role::of(tensor, options),
     };
-    check_names(from, header, &role, packer)?;
+    file.header().tensors.iter().map(role).collect()
+}
+
+fn pack_file(
+    from: &File,
+    to: &Path,
+    options: &PackOptions<'_>,
+    meter: &mut Meter<'_>,
+) -> Result<Converted<PackedTensor>> {
+    let input = from.matrices()?;
+    let (header, data) = (input.header(), input.data());
+    let packer = options.format.packer();
+    let roles = roles(&input, options);
     // Whatever the values are, an output that cannot be written is found out first.
     let file = PartFile::create(to)?;
     let bytes_of = |tensor: &Tensor| &data[tensor.range.clone()];
@@ -207,7 +207,7 @@ fn pack_file(
     let mut places: Vec<Vec<Tensor>> = vec![Vec::new(); header.tensors.len()];
     for at in header.data_order() {
         let tensor = &header.tensors[at];
-        let plan = Plan::new(role(tensor), bytes_of(tensor), options)?;
+        let plan = Plan::new(&roles[at], bytes_of(tensor), options)?;
         places[at] = plan.places(tensor, &mut layout);
         if let Plan::Pack(_, shape, _) = plan {
             packed.push((&*tensor.name, shape));
@@ -217,14 +217,14 @@ fn pack_file(
     }
     let new = with_metadata(relist(header, places.clone()), packer, &packed);
     let mut output = Output::new(file, &new)?;
-    meter.add(map.len() - data.len());
+    meter.add(from.ahead());
     let mut tensors = Vec::new();
     for (at, plan) in plans {
         let tensor = &header.tensors[at];
         plan.write(&mut output, &places[at], bytes_of(tensor), meter)?;
         let (outcome, cast) = plan.outcome();
         tensors.push(PackedTensor {
-            file: from.to_owned(),
+            file: from.path().to_owned(),
             name: tensor.name.clone(),
             dtype: tensor.dtype.clone(),
             shape: tensor.shape.clone(),
@@ -243,20 +243,18 @@ fn pack_file(
 }
 
 /// Makes sure that no part of a matrix that may be packed gets the name of another tensor.
-fn check_names(
-    from: &Path,
-    header: &Header,
-    role: &dyn Fn(&Tensor) -> Role,
-    packer: Option<&dyn Packer>,
-) -> Result<()> {
-    let Some(packer) = packer else { return Ok(()) };
-    let names: HashSet<&str> = header.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    for tensor in &header.tensors {
-        let Role::Convert(..) = role(tensor) else { continue };
+fn check_names(file: &Matrices<'_>, options: &PackOptions<'_>) -> Result<()> {
+    let Some(packer) = options.format.packer() else {
+        return Ok(());
+    };
+    let tensors = &file.header().tensors;
+    let names: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    for (tensor, role) in tensors.iter().zip(roles(file, options)) {
+        let Role::Convert(..) = role else { continue };
         let mut parts = packer.part_names(&tensor.name).into_iter();
         if let Some(taken) = parts.find(|part| *part != tensor.name && names.contains(&**part)) {
             return Err(ConvertError::NameTaken {
-                path: from.to_owned(),
+                path: file.path().to_owned(),
                 name: tensor.name.clone(),
                 taken,
             }

@@ -220,3 +220,43 @@ pub(crate) fn commit(mut files: Vec<PartFile>, mut folder: Option<Folder>) -> Re
     drop(held);
     committed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_came_for_nothing_go_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [top, below] = ["a", "a/b/c"].map(|name| scratch.path().join(name));
+        let folder = Folder::create(&below).unwrap();
+        let file = PartFile::create(&below.join("file")).unwrap();
+        assert_eq!(
+            hold()
+                .iter()
+                .filter(|one| matches!(one, Unfinished::File(path) if path.starts_with(&top)))
+                .count(),
+            1
+        );
+        drop(file);
+        drop(folder);
+        assert!(!top.exists());
+
+        // What was there before stays, as does what is in use.
+        std::fs::create_dir(&top).unwrap();
+        let folder = Folder::create(&below).unwrap();
+        std::fs::write(scratch.path().join("a/b/other"), "").unwrap();
+        drop(folder);
+        assert!(!below.exists() && scratch.path().join("a/b/other").exists());
+
+        let folder = Folder::create(&below).unwrap();
+        let mut file = PartFile::create(&below.join("file")).unwrap();
+        file.finish(0).unwrap();
+        commit(vec![file], Some(folder)).unwrap();
+        assert!(below.join("file").exists());
+        let is_ours = |one: &Unfinished| match one {
+            Unfinished::File(path) | Unfinished::Folder(path) => path.starts_with(scratch.path()),
+        };
+        assert!(!hold().iter().any(is_ours));
+    }
+}
