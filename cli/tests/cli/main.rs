@@ -3,6 +3,7 @@
 mod benching;
 mod commands;
 mod common;
+mod interrupts;
 mod outputs;
 mod packing;
 mod plans;

@@ -1,10 +1,9 @@
 //! `pack`, `unpack` and `inspect` as a script sees them.
 
 use crate::common::{Scratch, Tensor, error_line, hopper_proj, write};
+use crate::interrupts::{Killed, await_parts, endless, packing, parts};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const LAYER: &str = "encoder.layer.0.intermediate.dense.weight";
 
@@ -214,40 +213,14 @@ fn failures_are_one_line_and_leave_nothing() {
     assert_eq!(parts(scratch.path()), Vec::<PathBuf>::new());
 }
 
-fn parts(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .filter(|path| path.extension().is_some_and(|e| e == "part"))
-        .collect()
-}
-
 #[test]
 fn a_killed_run_leaves_nothing_that_looks_whole() {
     let scratch = Scratch::new();
     let (input, out) = (scratch.path().join("in"), scratch.path().join("out"));
-    // Zeros that take no room on the disk, and longer to pack than to be killed.
-    let (n, k) = (65_536u64, 16_384u64);
-    let header = format!(
-        r#"{{"w":{{"dtype":"BF16","shape":[{n},{k}],"data_offsets":[0,{}]}}}}"#,
-        n * k * 2
-    );
-    let mut start = (header.len() as u64).to_le_bytes().to_vec();
-    start.extend_from_slice(header.as_bytes());
-    std::fs::write(&input, &start).unwrap();
-    let file = std::fs::File::options().write(true).open(&input).unwrap();
-    file.set_len(start.len() as u64 + n * k * 2).unwrap();
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("hopper-proj"))
-        .arg("pack")
-        .args([&input, &out])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    while parts(scratch.path()).is_empty() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it began to write");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    endless(&input);
+    let mut child = Killed(packing(&input, &out).spawn().unwrap());
+    await_parts(&mut child.0, scratch.path(), 1);
+    drop(child);
     assert!(!out.exists());
     assert_eq!(parts(scratch.path()).len(), 1);
     // The next run does not mind.

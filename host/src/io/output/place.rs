@@ -2,7 +2,7 @@
 
 use crate::io::FileError;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Links that may follow each other, as the kernel has it.
@@ -93,6 +93,7 @@ fn is_open_file(path: &Path) -> bool {
 pub(super) fn write_to(path: &Path, bytes: &[u8]) -> io::Result<()> {
     #[cfg(unix)]
     {
+        use std::io::Write;
         use std::os::fd::AsFd;
         let mut stdout = io::stdout().lock();
         if let Some(mut open) = opened_as(path, stdout.as_fd())? {
