@@ -22,7 +22,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// An open safetensors file.
-#[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
     map: memmap2::Mmap,

@@ -22,7 +22,6 @@ const TOTAL_SIZE: &str = "total_size";
 pub(super) type Renamed = HashMap<String, Vec<String>>;
 
 /// The files of a checkpoint, all of them read and fit for each other.
-#[derive(Debug)]
 pub(super) struct Checkpoint {
     pub(super) files: Vec<File>,
     /// The index, where the checkpoint has one.
