@@ -258,6 +258,25 @@ fn links_inside_the_folder_of_a_sharded_checkpoint_give_way() {
     assert!(scratch.files() == before && device.is_symlink());
 }
 
+#[test]
+fn a_named_pipe_is_written_to() {
+    let writers = Writers::new();
+    let pipe = writers.scratch.name("pipe");
+    let name = std::ffi::CString::new(pipe.clone()).unwrap();
+    // SAFETY: the name ends with a zero byte.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    // Conversions need a file in which they can go back.
+    for args in writers.onto(&pipe).skip(2) {
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        hopper_proj(&args).assert().success();
+        assert!(reader.join().unwrap().len() > 50, "{args:?}");
+        assert!(!Path::new(&pipe).is_file() && !Path::new(&pipe).is_symlink());
+    }
+}
+
 /// Nothing takes the name of a device, a pipe or an open file.
 #[test]
 fn what_is_no_regular_file_is_written_to() {

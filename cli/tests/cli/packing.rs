@@ -181,6 +181,39 @@ fn a_sharded_checkpoint_goes_from_folder_to_folder() {
     assert_eq!(restored, serde_json::from_str::<Value>(index).unwrap());
 }
 
+/// What one command refuses, the others do, in the same words.
+#[test]
+fn commands_agree_on_an_index() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("in");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder, "1.safetensors", &[Tensor::bf16("a", [48, 128], tame)]);
+    write(&folder, "2.safetensors", &[Tensor::bf16("b", [48, 128], tame)]);
+    let (folder, out) = (folder.to_str().unwrap(), scratch.name("new/out"));
+    for (map, words) in [
+        (
+            r#"{"a":"1.safetensors","z":"2.safetensors"}"#,
+            "tensor `z` is not in `2.safetensors`",
+        ),
+        (
+            r#"{"a":"1.safetensors","b":"3.safetensors"}"#,
+            "its file `3.safetensors` is not there",
+        ),
+    ] {
+        let index = format!(r#"{{"weight_map":{map}}}"#);
+        std::fs::write(format!("{folder}/model.safetensors.index.json"), index).unwrap();
+        let commands = [
+            &["inspect", folder][..],
+            &["pack", folder, &out],
+            &["unpack", folder, &out],
+        ];
+        let lines = commands.map(error_line);
+        assert!(lines[0].contains(words), "{}", lines[0]);
+        assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
+        assert!(!scratch.path().join("new").exists());
+    }
+}
+
 #[test]
 fn failures_are_one_line_and_leave_nothing() {
     let scratch = Scratch::new();
