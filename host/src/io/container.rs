@@ -100,8 +100,8 @@ impl Header {
         let length = u64::from_le_bytes(*length);
         if length > MOST_HEADER {
             return Err(format!(
-                "its first eight bytes are no length of a header, which is {MOST_HEADER} at most: it is another kind of file, or \
-                 damaged"
+                "its first eight bytes are no length of a header, which is {MOST_HEADER} at most: it is another kind of \
+                 file, or damaged"
             ));
         }
         let (json, data) = usize::try_from(length)

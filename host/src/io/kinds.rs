@@ -71,7 +71,8 @@ fn known(file: &[u8]) -> Option<(String, &'static str)> {
         ),
         b'{' if file.windows(12).any(|part| part == b"\"weight_map\"") => (
             "the index of a sharded checkpoint".to_owned(),
-            "name one of the safetensors files that it lists; to convert or inspect all of them, let the index's name end in .json",
+            "name one of the safetensors files that it lists; to convert or inspect all of them, let the index's name \
+             end in .json",
         ),
         b'{' | b'[' => ("a JSON file".to_owned(), "name a safetensors file"),
         _ => {

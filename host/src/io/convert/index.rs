@@ -228,7 +228,8 @@ impl Index {
             .next();
         let (elsewhere, others) = (elsewhere.unwrap_or_default(), others(missing.len()));
         Err(self.wrong(format!(
-            "tensor `{tensor}` is not in `{file}`{elsewhere}{others}: fetch the index and its files anew, all of one revision"
+            "tensor `{tensor}` is not in `{file}`{elsewhere}{others}: fetch the index and its files anew, all of one \
+             revision"
         )))
     }
 
