@@ -15,6 +15,9 @@ pub(crate) enum Error {
     #[error("cannot write {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 
+    #[error("cannot watch for signals that end the program: {0}")]
+    Signals(io::Error),
+
     #[error("cannot draw the plot: {reason}")]
     Plot { reason: String },
 

@@ -1,4 +1,5 @@
-//! The command line of hopper-proj. Exit codes: 0 done, 2 usage, 1 anything else, with one `error:` line.
+//! The command line of hopper-proj. Exit codes: 0 done, 2 usage, 1 anything else, with one `error:` line. Where a
+//! signal ends it, nothing unfinished is left, and the status tells the signal.
 
 mod args;
 mod bench;
@@ -7,6 +8,7 @@ mod error;
 mod info;
 mod inputs;
 mod inspect;
+mod interrupt;
 mod output;
 mod pack;
 mod plot;
@@ -19,6 +21,8 @@ mod verify;
 
 use args::{Cli, Command};
 use clap::Parser;
+use error::{Error, Result};
+use hopper_proj::io::output::abandon_unfinished;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -28,9 +32,22 @@ fn main() -> ExitCode {
             "error: internal fault: {}; please report it",
             one_line(&info.to_string())
         );
+        abandon_unfinished();
         std::process::exit(1);
     }));
-    let done = match Cli::parse().command {
+    let done = interrupt::install().map_err(Error::Signals).and_then(|()| run());
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(err) if err.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(err) => {
+            eprintln!("error: {}", one_line(&err.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    match Cli::parse().command {
         Command::Info(args) => info::run(&args),
         Command::Project(args) => project::run(&args),
         Command::Route(args) => route::run(&args),
@@ -40,14 +57,6 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tune(args) => tune::run(&args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(err) if err.is_closed_pipe() => ExitCode::SUCCESS,
-        Err(err) => {
-            eprintln!("error: {}", one_line(&err.to_string()));
-            ExitCode::FAILURE
-        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! Files that commands write.
 
-use crate::error::{Error, Result};
-use hopper_proj::io::output::{check_apart, write_whole};
+use crate::error::Result;
+use hopper_proj::io::output::{check_apart, check_writable, write_whole};
 use hopper_proj::plan::measured::TABLE_VARIABLE;
-use std::fs::{self, OpenOptions};
-use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
@@ -17,28 +15,13 @@ pub(crate) fn check<'a>(path: &Path, inputs: impl IntoIterator<Item = &'a Path>)
     let table = std::env::var_os(TABLE_VARIABLE).map(PathBuf::from);
     check_apart(path, inputs)?;
     check_apart(path, table.as_deref())?;
-    let checked = match fs::metadata(path) {
-        // Opening a pipe would wait for its reader.
-        Ok(file) if !file.is_file() && !file.is_dir() => Ok(()),
-        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
-        Err(_) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            match fs::metadata(folder.unwrap_or(Path::new("."))) {
-                Ok(folder) if folder.is_dir() => Ok(()),
-                Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
-                Err(err) => Err(err),
-            }
-        }
-    };
-    checked.map_err(|source| Error::File {
-        path: path.to_owned(),
-        source,
-    })
+    Ok(check_writable(path)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_can_be_written_passes_and_stays_as_it_is() {

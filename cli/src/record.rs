@@ -33,7 +33,8 @@ pub(crate) fn path(folder: &Path, device: &DeviceInfo, mode: &str) -> Result<Pat
     let name = format!("{}-{mode}", today());
     let mut path = folder.join(format!("{name}.csv"));
     let mut number = 1;
-    while path.exists() {
+    // A link to nothing is there too.
+    while path.symlink_metadata().is_ok() {
         number += 1;
         path = folder.join(format!("{name}-{number}.csv"));
     }

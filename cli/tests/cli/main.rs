@@ -4,6 +4,7 @@ mod benching;
 mod commands;
 mod common;
 mod drivers;
+mod interrupts;
 mod outputs;
 mod packing;
 mod plans;

@@ -1,10 +1,9 @@
 //! `pack`, `unpack` and `inspect` as a script sees them.
 
 use crate::common::{Scratch, Tensor, error_line, hopper_proj, write};
+use crate::interrupts::{Killed, await_parts, endless, packing, parts};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const LAYER: &str = "encoder.layer.0.intermediate.dense.weight";
 
@@ -182,6 +181,39 @@ fn a_sharded_checkpoint_goes_from_folder_to_folder() {
     assert_eq!(restored, serde_json::from_str::<Value>(index).unwrap());
 }
 
+/// What one command refuses, the others do, in the same words.
+#[test]
+fn commands_agree_on_an_index() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("in");
+    std::fs::create_dir(&folder).unwrap();
+    write(&folder, "1.safetensors", &[Tensor::bf16("a", [48, 128], tame)]);
+    write(&folder, "2.safetensors", &[Tensor::bf16("b", [48, 128], tame)]);
+    let (folder, out) = (folder.to_str().unwrap(), scratch.name("new/out"));
+    for (map, words) in [
+        (
+            r#"{"a":"1.safetensors","z":"2.safetensors"}"#,
+            "tensor `z` is not in `2.safetensors`",
+        ),
+        (
+            r#"{"a":"1.safetensors","b":"3.safetensors"}"#,
+            "its file `3.safetensors` is not there",
+        ),
+    ] {
+        let index = format!(r#"{{"weight_map":{map}}}"#);
+        std::fs::write(format!("{folder}/model.safetensors.index.json"), index).unwrap();
+        let commands = [
+            &["inspect", folder][..],
+            &["pack", folder, &out],
+            &["unpack", folder, &out],
+        ];
+        let lines = commands.map(error_line);
+        assert!(lines[0].contains(words), "{}", lines[0]);
+        assert!(lines.iter().all(|line| *line == lines[0]), "{lines:?}");
+        assert!(!scratch.path().join("new").exists());
+    }
+}
+
 #[test]
 fn failures_are_one_line_and_leave_nothing() {
     let scratch = Scratch::new();
@@ -214,40 +246,14 @@ fn failures_are_one_line_and_leave_nothing() {
     assert_eq!(parts(scratch.path()), Vec::<PathBuf>::new());
 }
 
-fn parts(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .filter(|path| path.extension().is_some_and(|e| e == "part"))
-        .collect()
-}
-
 #[test]
 fn a_killed_run_leaves_nothing_that_looks_whole() {
     let scratch = Scratch::new();
     let (input, out) = (scratch.path().join("in"), scratch.path().join("out"));
-    // Zeros that take no room on the disk, and longer to pack than to be killed.
-    let (n, k) = (65_536u64, 16_384u64);
-    let header = format!(
-        r#"{{"w":{{"dtype":"BF16","shape":[{n},{k}],"data_offsets":[0,{}]}}}}"#,
-        n * k * 2
-    );
-    let mut start = (header.len() as u64).to_le_bytes().to_vec();
-    start.extend_from_slice(header.as_bytes());
-    std::fs::write(&input, &start).unwrap();
-    let file = std::fs::File::options().write(true).open(&input).unwrap();
-    file.set_len(start.len() as u64 + n * k * 2).unwrap();
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("hopper-proj"))
-        .arg("pack")
-        .args([&input, &out])
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    while parts(scratch.path()).is_empty() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it began to write");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    endless(&input);
+    let mut child = Killed(packing(&input, &out).spawn().unwrap());
+    await_parts(&mut child.0, scratch.path(), 1);
+    drop(child);
     assert!(!out.exists());
     assert_eq!(parts(scratch.path()).len(), 1);
     // The next run does not mind.

@@ -255,3 +255,86 @@ fn bad_files_are_one_error_line() {
     assert!(line.contains("no tensor `y`"), "{line}");
     assert!(!std::path::Path::new(out).exists());
 }
+
+/// What a file is that is none of safetensors, wherever one is read.
+#[test]
+fn files_of_another_kind_are_called_by_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let w = write(folder.path(), "w", &[Tensor::bf16("w", [4, 6], |_| 1.0)]);
+    let x = write(folder.path(), "x", &[Tensor::bf16("x", [2, 6], |_| 1.0)]);
+    let (bad, config, out) = (name("bad"), name("config.json"), name("out"));
+    let gate = |more: &str| format!(r#"{{"score": "softmax", "top_k": 2{more}}}"#);
+    let (plain, biased) = (gate(""), gate(&format!(r#", "bias": "{bad}:b""#)));
+    let masked = gate(&format!(r#", "token_mask": "{bad}""#));
+    let route = |w, x| vec!["route", "--weights", w, "--x", x, "--config", &config, "--out", &out];
+    let project = |w, x| vec!["project", "--weights", w, "--x", x, "--out", &out];
+    let commands = [
+        (&plain, project(&bad, &x)),
+        (&plain, project(&w, &bad)),
+        (&plain, route(&bad, &x)),
+        (&plain, route(&w, &bad)),
+        (&biased, route(&w, &x)),
+        (&masked, route(&w, &x)),
+        (&plain, vec!["inspect", &bad]),
+        (&plain, vec!["pack", &bad, &out]),
+        (&plain, vec!["unpack", &bad, &out]),
+    ];
+    let pickle = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.".as_slice();
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03abc".as_slice();
+    let whole = std::fs::read(&w).unwrap();
+    for (bytes, words, advice) in [
+        (
+            b"version https://git-lfs.github.com/spec/v1\n".as_slice(),
+            "Git LFS pointer",
+            "git lfs pull",
+        ),
+        (b"<!DOCTYPE html>\n<html>", "web page", "download the file itself"),
+        (b"<html lang=\"en\">", "web page", "download the file itself"),
+        (gzip, "compressed with gzip", "unpack it first"),
+        (b"PK\x03\x04\x14\0\0\0\x08\0", "zip archive", "save_file"),
+        (pickle, "pickle", "save_file"),
+        (b"GGUF\x03\0\0\0\0\0\0\0", "GGUF", "safetensors files of the same model"),
+        (
+            br#"{"weight_map":{"w":"1.safetensors"}}"#,
+            "index of a sharded checkpoint",
+            "files that it lists",
+        ),
+        (
+            b"Entry not found",
+            "begins with `Entry not found`",
+            "download has failed",
+        ),
+        (&[0xff; 40], "another kind of file, or damaged", "100000000 at most"),
+        (&whole[..whole.len() - 1], "bytes of data", "complete file"),
+        (&whole[..20], "bytes, of which 12 are there", "complete file"),
+        (b"", "it is empty", "complete file"),
+    ] {
+        std::fs::write(&bad, bytes).unwrap();
+        for (gate, args) in &commands {
+            std::fs::write(&config, gate).unwrap();
+            let line = error_line(args);
+            assert!(
+                line.contains(&bad) && line.contains(words) && line.contains(advice),
+                "{args:?}: {line}"
+            );
+            assert_eq!(
+                line.contains("complete file"),
+                advice == "complete file",
+                "{args:?}: {line}"
+            );
+            assert!(!std::path::Path::new(&out).exists(), "{args:?}");
+        }
+    }
+    std::fs::remove_file(&bad).unwrap();
+    std::fs::create_dir(&bad).unwrap();
+    for (gate, args) in &commands {
+        std::fs::write(&config, gate).unwrap();
+        let line = error_line(args);
+        assert!(
+            line.contains(&format!("{bad} is a folder: name a safetensors file"))
+                || line.contains(&format!("{bad} has no model.safetensors.index.json")),
+            "{args:?}: {line}"
+        );
+    }
+}

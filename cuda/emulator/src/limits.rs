@@ -3,8 +3,9 @@
 /// When to give up on a launch that does not end.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Warp instructions that the launch may execute with no visible progress (a store, an atomic that changes a value,
-    /// a barrier or copy that completes, an exit): more are taken for an endless spin.
+    /// Warp instructions that each thread that runs the launch may execute with no visible progress of any (a store, an
+    /// atomic that changes a value, a barrier or copy that completes, an exit): where all have executed more, they are
+    /// taken for an endless spin.
     pub idle_instructions: u64,
     /// Warp instructions that the launch may execute in all.
     pub total_instructions: u64,

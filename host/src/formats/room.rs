@@ -26,8 +26,8 @@ pub(crate) trait Packer: Sync {
     /// Looks at a matrix that may be packed.
     fn packing<'a>(&self, source: Source<'a>, shape: Shape) -> Result<Box<dyn Packing + 'a>>;
 
-    /// The tensors that a matrix may become at most: each of them, with shapes as long as they can be in a header.
-    fn longest_parts(&self, name: &str, shape: Shape) -> Vec<StoredTensor>;
+    /// The names of the tensors that a matrix becomes.
+    fn part_names(&self, name: &str) -> Vec<String>;
 
     /// The metadata of a file with these packed matrices, as a key and its text. The original may have had no metadata
     /// at all.

@@ -2,7 +2,7 @@
 //! original only where it must. The crate of that name checks what is read; it keeps neither the order of the header
 //! nor writes piece by piece.
 
-use crate::io::FileError;
+use crate::io::{FileError, kinds};
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -17,8 +17,17 @@ use std::path::Path;
 /// Bytes of the length ahead of the header, and what the data's start is aligned to.
 const WORD: usize = 8;
 const METADATA: &str = "__metadata__";
-/// Bytes that a header may have, as the crate has it.
-const MOST: u64 = 100_000_000;
+/// Bytes that a header may have: readers of safetensors open no file with more.
+pub(crate) const MOST_HEADER: u64 = 100_000_000;
+
+/// What is to be done about a file that ends too early.
+const WHOLE: &str = "it must be a complete file: fetch or write it again";
+
+/// Whether a file begins like one of this format: with the length of a header, and a header.
+fn looks_right(file: &[u8]) -> bool {
+    let length = file.first_chunk::<WORD>().map(|length| u64::from_le_bytes(*length));
+    length.is_some_and(|length| length <= MOST_HEADER) && matches!(file.get(WORD), None | Some(b'{'))
+}
 
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<memmap2::Mmap, FileError> {
@@ -29,6 +38,18 @@ pub(crate) fn map(path: &Path) -> Result<memmap2::Mmap, FileError> {
             source,
         }
     };
+    // Opening a pipe would wait for its writer.
+    let there = path.metadata().map_err(failed("open"))?;
+    if !there.is_file() {
+        return Err(FileError::NotRegular {
+            path: path.to_owned(),
+            what: if there.is_dir() {
+                "a folder"
+            } else {
+                "a pipe or a device"
+            },
+        });
+    }
     let file = File::open(path).map_err(failed("open"))?;
     // SAFETY: the map is read-only, and its contents are only ever read as bytes, any of which is valid. A program that
     // truncates the file meanwhile can end this process; files of weights are not edited in place.
@@ -69,30 +90,53 @@ impl Tensor {
 impl Header {
     /// Reads and checks a file: the header, and the data, all of which belongs to tensors.
     pub(crate) fn read(file: &[u8]) -> Result<(Self, &[u8]), String> {
-        let (length, rest) = file.split_first_chunk::<WORD>().ok_or("it is shorter than 8 bytes")?;
+        if let Some(told) = Some(file).filter(|file| !looks_right(file)).and_then(kinds::told) {
+            return Err(format!("it is {told}"));
+        }
+        let (length, rest) = file.split_first_chunk::<WORD>().ok_or_else(|| match file.len() {
+            0 => format!("it is empty; {WHOLE}"),
+            bytes => format!("it has {bytes} bytes, fewer than the length of its header; {WHOLE}"),
+        })?;
         let length = u64::from_le_bytes(*length);
-        if length > MOST {
-            return Err(format!("its header is said to have {length} bytes, more than {MOST}"));
+        if length > MOST_HEADER {
+            return Err(format!(
+                "its first eight bytes are no length of a header, which is {MOST_HEADER} at most: it is another kind of \
+                 file, or damaged"
+            ));
         }
         let (json, data) = usize::try_from(length)
             .ok()
             .and_then(|length| rest.split_at_checked(length))
-            .ok_or_else(|| format!("its header is said to have {length} bytes, more than there are"))?;
+            .ok_or_else(|| {
+                format!(
+                    "its header has {length} bytes, of which {} are there; {WHOLE}",
+                    rest.len()
+                )
+            })?;
         let header: Header = serde_json::from_slice(json).map_err(|err| format!("its header is wrong: {err}"))?;
         let mut names = HashSet::new();
         for tensor in &header.tensors {
             if !names.insert(&tensor.name) {
                 return Err(format!("it has two tensors `{}`", tensor.name));
             }
-            if tensor.range.start > tensor.range.end || tensor.range.end > data.len() {
+            let Range { start, end } = tensor.range;
+            if start > end || end > data.len() {
+                let hint = if start > end {
+                    String::new()
+                } else {
+                    format!("; {WHOLE}")
+                };
                 return Err(format!(
-                    "tensor `{}` has bytes {}..{} of {} bytes of data",
+                    "tensor `{}` has bytes {start}..{end} of {} bytes of data{hint}",
                     tensor.name,
-                    tensor.range.start,
-                    tensor.range.end,
                     data.len()
                 ));
             }
+        }
+        let end = header.tensors.iter().map(|tensor| tensor.range.end).max();
+        let more = data.len() - end.unwrap_or(0);
+        if more > 0 {
+            return Err(format!("its data has {more} bytes more than its tensors have"));
         }
         // Types, shapes against sizes, holes and overlaps.
         SafeTensors::read_metadata(file).map_err(|err| err.to_string())?;
@@ -106,8 +150,8 @@ impl Header {
         order
     }
 
-    /// The bytes ahead of the data, at least `least` of them.
-    pub(crate) fn to_bytes(&self, least: usize) -> Vec<u8> {
+    /// The bytes ahead of the data.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut keys = Vec::new();
         for (i, tensor) in self.tensors.iter().enumerate() {
             keys.extend(self.metadata_key(i));
@@ -115,12 +159,17 @@ impl Header {
         }
         keys.extend(self.metadata_key(self.tensors.len()));
         let json = format!("{{{}}}", keys.join(","));
-        let bytes = (WORD + json.len()).max(least).next_multiple_of(WORD);
+        let bytes = (WORD + json.len()).next_multiple_of(WORD);
         let mut out = Vec::with_capacity(bytes);
         out.extend_from_slice(&((bytes - WORD) as u64).to_le_bytes());
         out.extend_from_slice(json.as_bytes());
         out.resize(bytes, b' ');
         out
+    }
+
+    /// Bytes of the header by the bytes ahead of the data, which are those and the length of them.
+    pub(crate) fn length(ahead: &[u8]) -> u64 {
+        ahead.len().saturating_sub(WORD) as u64
     }
 
     /// The metadata as a key of the header, if it stands ahead of tensor `at`.
@@ -278,7 +327,7 @@ pub(crate) mod testing {
             tensors: tensors.iter().map(place).collect(),
         };
         let data = tensors.iter().flat_map(|(_, _, _, bytes)| bytes.iter().copied());
-        header.to_bytes(0).into_iter().chain(data).collect()
+        header.to_bytes().into_iter().chain(data).collect()
     }
 }
 
@@ -309,32 +358,45 @@ mod tests {
         assert_eq!(data, [7; 5]);
         assert_eq!(header.metadata.as_ref().unwrap().0, 1);
         assert_eq!(header.data_order(), [3, 2, 1, 0]);
-        assert_eq!(header.to_bytes(0), bytes[..ahead]);
-        let padded = header.to_bytes(ahead + 1);
-        assert_eq!((padded.len(), &padded[8..ahead]), (ahead + 8, &bytes[8..ahead]));
-        assert_eq!(Header::read(&[&padded, data].concat()).unwrap().0, header);
+        assert_eq!(header.to_bytes(), bytes[..ahead]);
     }
 
     #[test]
     fn an_empty_file_has_an_empty_header() {
         let header = Header::default();
-        assert_eq!(header.to_bytes(0), *b"\x08\0\0\0\0\0\0\0{}      ");
-        assert_eq!(Header::read(&header.to_bytes(0)).unwrap().0, header);
+        assert_eq!(header.to_bytes(), *b"\x08\0\0\0\0\0\0\0{}      ");
+        assert_eq!(Header::read(&header.to_bytes()).unwrap().0, header);
     }
 
     #[test]
     fn what_is_wrong_is_told() {
         let one = |offsets: &str| format!(r#"{{"a":{{"dtype":"U8","shape":[2],"data_offsets":{offsets}}}}}"#);
         let cases = [
-            (vec![0; 7], "shorter"),
-            (vec![0xff; 8], "more than 100000000"),
-            (vec![1, 0, 0, 0, 0, 0, 0, 0], "more than there are"),
+            (vec![], "empty; it must be a complete file"),
+            (vec![0; 7], "has 7 bytes, fewer"),
+            (vec![0xff; 8], "no length of a header, which is 100000000 at most"),
+            (
+                vec![2, 0, 0, 0, 0, 0, 0, 0, b'{'],
+                "2 bytes, of which 1 are there; it must be a complete file",
+            ),
+            (
+                b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
+                "it is a git lfs pointer",
+            ),
+            // As a length these are few, but no header follows.
+            (b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec(), "compressed with gzip"),
             (file("[]", 0), "header is wrong"),
-            (file(&one("[0,3]"), 2), "bytes 0..3 of 2"),
+            (
+                file(&one("[0,3]"), 2),
+                "bytes 0..3 of 2 bytes of data; it must be a complete file",
+            ),
             (file(&one("[2,0]"), 2), "bytes 2..0 of 2"),
-            (file(&one("[0,18446744073709551615]"), 2), "of 2 bytes"),
+            (
+                file(&one("[0,18446744073709551615]"), 2),
+                "of 2 bytes of data; it must be a complete file",
+            ),
             (file(&one("[0,1]"), 1), "shape"),
-            (file(&one("[0,2]"), 3), "incomplete"),
+            (file(&one("[0,2]"), 3), "1 bytes more than its tensors have"),
             (
                 file(
                     r#"{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#,
@@ -346,6 +408,13 @@ mod tests {
         for (bytes, reason) in cases {
             let err = Header::read(&bytes).unwrap_err();
             assert!(err.to_lowercase().contains(reason), "{err} / {reason}");
+            let is_cut = reason.contains("fewer") || reason.contains("complete file");
+            assert_eq!(err.contains("complete file"), is_cut, "{err}");
         }
+        // A header of as many bytes as the start of a pickle would be.
+        let mut long = file("{}", 0);
+        long[..3].copy_from_slice(&[0x80, 0x02, 0x01]);
+        let err = Header::read(&long).unwrap_err();
+        assert!(err.contains("66176 bytes, of which 2 are there"), "{err}");
     }
 }

@@ -32,12 +32,43 @@ pub enum FileError {
         input: PathBuf,
     },
 
+    /// An input that is no regular file.
+    #[error("{} is {what}: name a safetensors file, which is mapped into memory", path.display())]
+    NotRegular {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+
+    /// An output that is a link to nothing.
+    #[error(
+        "the output {} is a link to {}, which is not there: remove the link, or name the file that is meant",
+        path.display(),
+        to.display()
+    )]
+    DanglingLink {
+        /// The output.
+        path: PathBuf,
+        /// What the link says.
+        to: PathBuf,
+    },
+
     /// A file that is not a safetensors file.
-    #[error("{} is not a readable safetensors file: {reason}; it must be a complete file in the safetensors format", path.display())]
+    #[error("{} is not a readable safetensors file: {reason}", path.display())]
     Format {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
+        reason: String,
+    },
+
+    /// An output that no reader would open.
+    #[error("cannot write {}: as a safetensors file it could not be read again: {reason}", path.display())]
+    Unreadable {
+        /// The output.
+        path: PathBuf,
+        /// What would be wrong with it.
         reason: String,
     },
 

@@ -22,15 +22,6 @@ pub(crate) struct Entry<'m> {
 }
 
 impl<'a> Matrices<'a> {
-    /// Reads and checks a file.
-    pub(crate) fn read(path: &'a Path, file: &'a [u8]) -> Result<Self> {
-        let file = Tensors::read(file).map_err(|reason| FileError::Format {
-            path: path.to_owned(),
-            reason,
-        })?;
-        Self::of(path, file)
-    }
-
     pub(crate) fn of(path: &'a Path, file: Tensors<'a>) -> Result<Self> {
         let indexes = ROOMS.iter().filter_map(|room| room.index(&file).transpose());
         let indexes = indexes
@@ -40,6 +31,10 @@ impl<'a> Matrices<'a> {
                 fault,
             })?;
         Ok(Matrices { path, file, indexes })
+    }
+
+    pub(crate) fn path(&self) -> &'a Path {
+        self.path
     }
 
     pub(crate) fn header(&self) -> &Header {

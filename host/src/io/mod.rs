@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub(crate) mod container;
 pub mod convert;
 mod error;
+mod kinds;
 mod matrices;
 pub mod output;
 

@@ -194,12 +194,18 @@ mod tests {
 
     /// A bundle whose program does nothing, and whose one test ends with a status.
     fn bundle(status: u8) -> tempfile::TempDir {
-        use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
+        // Another process writes it: what this one has open for writing, processes that other tests start meanwhile have
+        // open too until they are under way, and then it cannot be run.
         let program = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            write(&path, text).unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            let plain = folder.path().join("plain");
+            fs::write(&plain, text).unwrap();
+            let mut install = Command::new("install");
+            install
+                .args(["-D", "-m", "755"])
+                .arg(&plain)
+                .arg(folder.path().join(path));
+            assert!(install.status().unwrap().success(), "{path}");
         };
         program("run.sh", RUN);
         program("bin/hopper-proj", "#!/bin/sh\necho \"$@\"\n");

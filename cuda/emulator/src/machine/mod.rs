@@ -24,6 +24,7 @@ mod shadow;
 mod shared;
 mod spare;
 mod special;
+mod standstill;
 mod tensor;
 mod warp;
 mod warpgroup;
@@ -62,8 +63,8 @@ pub(crate) struct Env<'a> {
 /// What clusters tell each other and the launch.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Instructions executed since anything visible happened.
-    pub(crate) idle: AtomicU64,
+    /// Whether anything visible happens.
+    pub(crate) standstill: standstill::Standstill,
     /// Instructions executed.
     pub(crate) total: AtomicU64,
     /// Somebody faulted.

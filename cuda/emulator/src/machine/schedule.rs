@@ -7,6 +7,7 @@ use super::Env;
 use super::cluster::{Cluster, Turn};
 use super::spare;
 use super::special::MULTIPROCESSORS;
+use super::standstill::Watch;
 use crate::counters::{Counters, Traffic};
 use crate::error::Fault;
 
@@ -50,7 +51,10 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
     let totals = Mutex::new(Totals::new(env));
     let next = AtomicU64::new(0);
     match seed {
-        Some(seed) => Worker::new(env, &next, &totals).run_seeded(seed),
+        Some(seed) => {
+            env.state.standstill.begin();
+            Worker::new(env, &next, &totals).run_seeded(seed);
+        }
         None => {
             let workers = env.clusters().min(cores());
             let share = match env.at_once() {
@@ -58,13 +62,21 @@ pub(crate) fn run(env: &Env<'_>, seed: Option<u64>) -> Result<Counters, Box<Faul
                 true => resident(env),
                 false => resident(env).div_ceil(workers as usize),
             };
-            let work = || Worker::new(env, &next, &totals).run_freely(share);
+            let standstill = &env.state.standstill;
+            let work = || {
+                Worker::new(env, &next, &totals).run_freely(share);
+                standstill.end();
+            };
             // Threads of its own: one of a pool that waited for the others would take up whatever else the pool has to
             // do, perhaps another launch of a caller who holds a lock over this one. Where no more threads are to be
             // had, fewer do.
             std::thread::scope(|scope| {
+                // Each counts from before it is there: the system may let it wait.
+                standstill.begin();
                 for _ in 1..workers {
+                    standstill.begin();
                     if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                        standstill.end();
                         break;
                     }
                 }
@@ -157,6 +169,7 @@ struct Worker<'a> {
     next: &'a AtomicU64,
     totals: &'a Mutex<Totals>,
     running: Vec<Cluster<'a>>,
+    watch: Watch,
 }
 
 impl<'a> Worker<'a> {
@@ -166,6 +179,7 @@ impl<'a> Worker<'a> {
             next,
             totals,
             running: Vec::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -276,17 +290,23 @@ impl<'a> Worker<'a> {
             executed
         };
         let total = env.state.total.fetch_add(executed, Relaxed) + executed;
+        let all = &env.state.standstill;
         let idle = if std::mem::take(&mut cluster.progress) {
-            env.state.idle.store(0, Relaxed);
+            self.watch.happened(all);
             0
         } else {
-            env.state.idle.fetch_add(cost, Relaxed) + cost
+            self.watch.idle(all, cost)
         };
-        let why = if idle > env.limits.idle_instructions {
+        let too_long = idle > env.limits.idle_instructions;
+        let why = if too_long && self.watch.stands_still(all) {
             "nothing visible has happened for too long"
         } else if total > env.limits.total_instructions {
             "the launch has executed all instructions that it may"
         } else {
+            if too_long {
+                // Whoever makes something happen may want this core.
+                std::thread::yield_now();
+            }
             return Some(idle);
         };
         let fault = self.running[i].deadlock(why);

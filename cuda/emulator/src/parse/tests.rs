@@ -1,7 +1,5 @@
 //! The parser as a whole: what it makes of good text, and that it answers bad text with an error.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 
 use super::*;
@@ -364,9 +362,9 @@ fn refuses_what_it_does_not_know_and_says_where() {
     }
 }
 
+/// Texts of a million pieces: what took time by their square would not end.
 #[test]
-fn bounds_nesting_and_time() {
-    let started = Instant::now();
+fn bounds_nesting_and_work() {
     let deep = "{".repeat(1_000_000);
     assert!(message(&with_body(&deep)).message.contains("nest deeper"));
     assert!(
@@ -388,7 +386,6 @@ fn bounds_nesting_and_time() {
             .message
             .contains("more than 1048576 labels")
     );
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 /// Pieces of PTX that mutations splice in.

@@ -36,8 +36,8 @@ impl Packer for Window12 {
         }))
     }
 
-    fn longest_parts(&self, name: &str, shape: Shape) -> Vec<StoredTensor> {
-        parts(name, shape, usize::MAX)
+    fn part_names(&self, name: &str) -> Vec<String> {
+        Part::ALL.map(|part| part.name(name)).into()
     }
 
     fn metadata(&self, matrices: &[(&str, Shape)], added: bool) -> (String, String) {
@@ -54,7 +54,7 @@ fn parts(name: &str, shape: Shape, exceptions: usize) -> Vec<StoredTensor> {
         StoredTensor {
             name: part.name(name),
             dtype,
-            bytes: shape.iter().fold(size, |bytes, &side| bytes.saturating_mul(side)),
+            bytes: shape.iter().product::<usize>() * size,
             shape,
         }
     };

@@ -53,6 +53,26 @@ impl Checkpoint {
         &self.path
     }
 
+    /// Bytes of the file.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes ahead of the data.
+    pub(crate) fn ahead(&self) -> usize {
+        self.data
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The file with what it says of its matrices.
+    pub(crate) fn matrices(&self) -> Result<Matrices<'_>> {
+        let data = self.map.get(self.data..).unwrap_or_default();
+        Matrices::of(&self.path, Tensors::new(Cow::Borrowed(&self.header), data))
+    }
+
     /// The names of the two-dimensional tensors, sorted.
     pub fn matrix_names(&self) -> Vec<String> {
         self.names(2)
@@ -139,8 +159,7 @@ impl Checkpoint {
 
     /// The weights of that name, packed or not; without a name, the only ones of the file.
     pub fn weights(&self, name: Option<&str>) -> Result<Weights<'_>> {
-        let data = self.map.get(self.data..).unwrap_or_default();
-        let file = Matrices::of(&self.path, Tensors::new(Cow::Borrowed(&self.header), data))?;
+        let file = self.matrices()?;
         let parts: HashSet<String> = file.entries().flat_map(Entry::parts).collect();
         let mut names = self.names(2);
         names.retain(|name| !parts.contains(name));

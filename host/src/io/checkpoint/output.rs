@@ -1,6 +1,7 @@
 //! Results as safetensors files. A file appears whole or not at all.
 
 use crate::io::FileError;
+use crate::io::container::Header;
 use crate::io::output::write_whole;
 use crate::{Result, Shape};
 use half::bf16;
@@ -51,14 +52,17 @@ pub fn write_routed(path: &Path, routed: &Routed<'_>) -> Result<()> {
 }
 
 fn write(path: &Path, tensors: &[(&str, Dtype, [usize; 2], &[u8])]) -> Result<()> {
-    let unwritable = |err: safetensors::SafeTensorError| FileError::Format {
+    let unreadable = |reason| FileError::Unreadable {
         path: path.to_owned(),
-        reason: err.to_string(),
+        reason,
     };
+    let unwritable = |err: safetensors::SafeTensorError| unreadable(err.to_string());
     let views = tensors
         .iter()
         .map(|&(name, dtype, shape, bytes)| TensorView::new(dtype, shape.to_vec(), bytes).map(|view| (name, view)));
     let views = views.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
     let bytes = safetensors::serialize(views, None).map_err(unwritable)?;
+    // A tensor's name may be the key of the metadata.
+    Header::read(&bytes).map_err(unreadable)?;
     write_whole(path, &bytes)
 }

@@ -302,6 +302,17 @@ fn a_result_replaces_the_file_it_came_from() {
 }
 
 #[test]
+fn a_result_that_could_not_be_read_again_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("y");
+    for name in ["__metadata__".to_owned(), "n".repeat(100_000_000)] {
+        let err = write_bf16(&path, &name, 1, 1, &[bf16::ONE]).unwrap_err();
+        assert!(matches!(err, Error::File(FileError::Unreadable { .. })), "{err:.200}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn hostile_files_are_errors() {
     let huge = u64::MAX.to_le_bytes();
     for bytes in [

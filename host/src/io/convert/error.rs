@@ -1,6 +1,7 @@
 //! Why a checkpoint cannot be converted.
 
 use crate::io::FileError;
+use crate::io::container::MOST_HEADER;
 use std::path::PathBuf;
 
 /// What stands in the way of a conversion, beyond what can be wrong with a file or a packed tensor.
@@ -46,6 +47,18 @@ pub enum ConvertError {
         given: &'static str,
         /// What it must be.
         needed: &'static str,
+    },
+    /// An output with so many tensors, or such long names, that no reader would open it.
+    #[error(
+        "the header of {} would have {length} bytes, and readers of safetensors open at most {MOST_HEADER}: convert \
+         fewer of the tensors (`--only`), or divide the file into a sharded checkpoint first",
+        path.display()
+    )]
+    HeaderTooLong {
+        /// The output.
+        path: PathBuf,
+        /// Bytes of its header.
+        length: u64,
     },
     /// A tensor whose values changed between two readings.
     #[error("the file changed while `{name}` was being made of it: let no other program write it meanwhile")]

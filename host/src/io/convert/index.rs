@@ -1,10 +1,11 @@
 //! Which files a checkpoint has, and the index of a sharded one.
 
 use super::ConvertError;
-use crate::Result;
-use crate::io::FileError;
+use crate::io::checkpoint::Checkpoint as File;
 use crate::io::container::Pairs;
-use crate::io::output::{PartFile, check_apart};
+use crate::io::output::{Folder, PartFile, Place, check_apart};
+use crate::io::{FileError, kinds};
+use crate::{Error, Result};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
@@ -20,10 +21,9 @@ const TOTAL_SIZE: &str = "total_size";
 /// The new names of each tensor that a file had.
 pub(super) type Renamed = HashMap<String, Vec<String>>;
 
-/// The files of a checkpoint.
-#[derive(Debug)]
+/// The files of a checkpoint, all of them read and fit for each other.
 pub(super) struct Checkpoint {
-    pub(super) files: Vec<PathBuf>,
+    pub(super) files: Vec<File>,
     /// The index, where the checkpoint has one.
     pub(super) index: Option<Index>,
 }
@@ -36,40 +36,33 @@ impl Checkpoint {
             if !index.is_file() {
                 return Err(ConvertError::NoIndex { path: input.to_owned() }.into());
             }
-            index
+            Some(Index::read(index)?)
         } else if input.extension() == Some(OsStr::new("json")) {
-            input.to_owned()
+            Some(Index::read(input.to_owned())?)
         } else {
-            return Ok(Checkpoint {
-                files: vec![input.to_owned()],
-                index: None,
-            });
+            None
         };
-        let index = Index::read(index)?;
-        Ok(Checkpoint {
-            files: index.files(),
-            index: Some(index),
-        })
+        let paths = match &index {
+            Some(index) => index.files()?,
+            None => vec![input.to_owned()],
+        };
+        let files: Vec<File> = paths.into_iter().map(File::open).collect::<Result<_>>()?;
+        files.iter().try_for_each(|file| file.matrices().map(drop))?;
+        if let Some(index) = &index {
+            index.check_tensors(&files)?;
+        }
+        Ok(Checkpoint { files, index })
     }
 
     /// Bytes of the files.
-    pub(super) fn bytes(&self) -> Result<u64, FileError> {
-        let size = |path: &PathBuf| {
-            std::fs::metadata(path)
-                .map(|file| file.len())
-                .map_err(|source| FileError::Io {
-                    verb: "open",
-                    path: path.clone(),
-                    source,
-                })
-        };
-        self.files.iter().map(size).sum()
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len() as u64).sum()
     }
 
     /// Its files, and its index last.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         let index = self.index.iter().map(|index| index.path.as_path());
-        self.files.iter().map(PathBuf::as_path).chain(index)
+        self.files.iter().map(File::path).chain(index)
     }
 
     /// Where in a folder one of its files, or its index, has its counterpart.
@@ -89,9 +82,11 @@ impl Checkpoint {
         };
         match &self.index {
             None if output.is_dir() => Err(refused("a folder", "the name of a file, as the input is one")),
-            None if output.exists() && !output.is_file() => Err(refused("no regular file", "one, or not exist")),
+            None if Place::of(output)? == Place::WrittenTo => Err(refused("no regular file", "one, or not exist")),
             None => check_apart(output, self.paths()).map(|()| None),
-            Some(_) if output.is_file() => Err(refused("a file", "a folder, as the input is a sharded checkpoint")),
+            Some(_) if output.exists() && !output.is_dir() => {
+                Err(refused("no folder", "one, as the input is a sharded checkpoint"))
+            }
             Some(index) => {
                 let same =
                     |folder: &Path| matches!((folder.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
@@ -103,49 +98,15 @@ impl Checkpoint {
                     .into());
                 }
                 for path in self.paths() {
-                    check_apart(&Self::counterpart(output, path), self.paths())?;
+                    let path = Self::counterpart(output, path);
+                    check_apart(&path, self.paths())?;
+                    if Place::of(&path)? == Place::WrittenTo {
+                        let (given, needed) = ("no regular file", "one, or not exist");
+                        return Err(ConvertError::Output { path, given, needed }.into());
+                    }
                 }
-                Folder::create(output).map(Some)
+                Ok(Some(Folder::create(output)?))
             }
-        }
-    }
-}
-
-/// An output folder; one that was not there before is removed again unless it is kept.
-#[derive(Debug)]
-pub(super) struct Folder {
-    path: PathBuf,
-    is_new: bool,
-}
-
-impl Folder {
-    fn create(path: &Path) -> Result<Self> {
-        let is_new = !path.exists();
-        std::fs::create_dir_all(path).map_err(|source| FileError::Io {
-            verb: "create",
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(Folder {
-            path: path.to_owned(),
-            is_new,
-        })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn keep(mut self) {
-        self.is_new = false;
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.is_new {
-            // Only where it is empty; and the reason to give up is what is reported.
-            std::fs::remove_dir(&self.path).ok();
         }
     }
 }
@@ -174,12 +135,21 @@ enum Value {
 
 impl Index {
     fn read(path: PathBuf) -> Result<Self> {
-        let text = std::fs::read_to_string(&path).map_err(|source| FileError::Io {
+        let bytes = std::fs::read(&path).map_err(|source| FileError::Io {
             verb: "read",
             path: path.clone(),
             source,
         })?;
-        Self::parse(&path, &text).map_err(|reason| ConvertError::Index { path, reason }.into())
+        let parsed = match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(&path, text),
+            Err(err) => Err(err.to_string()),
+        };
+        parsed.map_err(|reason| {
+            let is_json = serde_json::from_slice::<&RawValue>(&bytes).is_ok();
+            let told = Some(&*bytes).filter(|_| !is_json).and_then(kinds::told);
+            let reason = told.map_or(reason, |told| format!("it is {told}"));
+            ConvertError::Index { path, reason }.into()
+        })
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, String> {
@@ -213,13 +183,62 @@ impl Index {
     }
 
     /// The files, in the order in which the index comes to them.
-    fn files(&self) -> Vec<PathBuf> {
+    fn files(&self) -> Result<Vec<PathBuf>> {
         let mut seen = HashSet::new();
-        let files = self.weight_map.iter().map(|(_, file)| file);
-        files
-            .filter(|file| seen.insert(*file))
-            .map(|file| self.path.with_file_name(file))
-            .collect()
+        let names = self.weight_map.iter().map(|(_, file)| file);
+        let names: Vec<&String> = names.filter(|file| seen.insert(*file)).collect();
+        let path = |name: &&String| self.path.with_file_name(name);
+        let missing: Vec<&&String> = names.iter().filter(|name| !path(name).exists()).collect();
+        if let Some(first) = missing.first() {
+            let others = others(missing.len());
+            return Err(self.wrong(format!(
+                "its file `{first}` is not there{others}: fetch what is missing into the folder of the index"
+            )));
+        }
+        Ok(names.iter().map(path).collect())
+    }
+
+    /// Makes sure that every tensor is where the index says. A file may have more tensors, which readers of the index
+    /// do not see.
+    fn check_tensors(&self, files: &[File]) -> Result<()> {
+        let named = |file: &File| -> HashSet<String> {
+            let tensors = file.header().tensors.iter();
+            tensors.map(|tensor| tensor.name.clone()).collect()
+        };
+        let tensors: HashMap<&OsStr, HashSet<String>> = files
+            .iter()
+            .filter_map(|file| Some((file.path().file_name()?, named(file))))
+            .collect();
+        let is_missing = |(tensor, file): &&(String, String)| {
+            let there = tensors.get(OsStr::new(file));
+            there.is_none_or(|there| !there.contains(tensor))
+        };
+        let missing: Vec<&(String, String)> = self.weight_map.iter().filter(is_missing).collect();
+        let Some((tensor, file)) = missing.first() else {
+            return Ok(());
+        };
+        let elsewhere = self.weight_map.iter().map(|(_, file)| file);
+        let elsewhere = elsewhere
+            .filter(|file| {
+                tensors
+                    .get(OsStr::new(file))
+                    .is_some_and(|there| there.contains(tensor))
+            })
+            .map(|file| format!(" but in `{file}`"))
+            .next();
+        let (elsewhere, others) = (elsewhere.unwrap_or_default(), others(missing.len()));
+        Err(self.wrong(format!(
+            "tensor `{tensor}` is not in `{file}`{elsewhere}{others}: fetch the index and its files anew, all of one \
+             revision"
+        )))
+    }
+
+    fn wrong(&self, reason: String) -> Error {
+        ConvertError::Index {
+            path: self.path.clone(),
+            reason,
+        }
+        .into()
     }
 
     /// Follows a file whose tensors have new names and whose data has another size.
@@ -230,10 +249,9 @@ impl Index {
                 map.push((name.clone(), shard.clone()));
                 continue;
             }
-            let names = renamed.get(name).ok_or_else(|| ConvertError::Index {
-                path: self.path.clone(),
-                reason: format!("tensor `{name}` is not in `{shard}`"),
-            })?;
+            let names = renamed
+                .get(name)
+                .ok_or_else(|| self.wrong(format!("tensor `{name}` is not in `{shard}`")))?;
             map.extend(names.iter().map(|name| (name.clone(), shard.clone())));
         }
         if let Some(taken) = twice(&map) {
@@ -291,6 +309,14 @@ fn check(weight_map: &[(String, String)]) -> Result<(), String> {
     match weight_map.iter().find(elsewhere) {
         Some((tensor, file)) => Err(format!("tensor `{tensor}` is in `{file}`, which is no plain file name")),
         None => Ok(()),
+    }
+}
+
+/// What is to be said where the first of so many is named.
+fn others(all: usize) -> String {
+    match all {
+        0 | 1 => String::new(),
+        _ => format!(" (nor are {} more)", all - 1),
     }
 }
 

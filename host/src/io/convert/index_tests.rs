@@ -82,6 +82,11 @@ fn an_index_that_leads_astray_is_refused() {
         err
     };
     for (index, reason) in [
+        (
+            "version https://git-lfs.github.com/spec/v1\n",
+            "it is a Git LFS pointer",
+        ),
+        ("<!DOCTYPE html>", "it is a web page"),
         ("[]", "expected an object"),
         ("{}", "no `weight_map`"),
         (r#"{"weight_map":{},"weight_map":{}}"#, "twice"),
@@ -108,7 +113,7 @@ fn the_output_must_be_of_the_inputs_kind() {
     sharded(&scratch);
     let (folder, file) = (scratch.path("in"), scratch.path("in/model-1.safetensors"));
     let refused = |input: &Path, output: &Path| packed(input, output, PackOptions::default()).unwrap_err().to_string();
-    assert!(refused(&folder, &file).contains("a folder"));
+    assert!(refused(&folder, &file).contains("is no folder"));
     assert!(refused(&file, &folder).contains("is a folder"));
     assert!(refused(&folder, &scratch.path("in/../in")).contains("choose another name"));
     assert!(refused(&scratch.path(""), &scratch.path("out")).contains("no model.safetensors.index.json"));
@@ -116,4 +121,81 @@ fn the_output_must_be_of_the_inputs_kind() {
     assert!(refused(&scratch.path("missing"), &scratch.path("out")).contains("missing"));
     assert!(refused(&file, &scratch.path("no/such/folder")).contains("cannot create"));
     assert_eq!(scratch.names("in").len(), 3);
+}
+
+/// Every command reads all headers against the index before it does anything.
+#[test]
+fn an_index_and_its_files_must_fit_whatever_is_done_with_them() {
+    let scratch = Scratch::new();
+    let mut seen = 0;
+    let mut refused = |words: &str| {
+        // Two folders that are not there.
+        let (input, out) = (scratch.path("in"), scratch.path("new/out"));
+        let mut told = |_| seen += 1;
+        let options = PackOptions::default();
+        for err in [
+            pack(&input, &out, &options, &mut told).unwrap_err(),
+            unpack(&input, &out, &mut told).unwrap_err(),
+            inspect(&input, &mut told).unwrap_err(),
+            files(&input).unwrap_err(),
+        ] {
+            assert!(err.to_string().contains(words), "{err} / {words}");
+        }
+        assert_eq!(seen, 0, "nothing was begun");
+        assert_eq!(scratch.names(""), ["in"]);
+    };
+    let index = sharded(&scratch);
+    let write = |index: String| scratch.write("in/model.safetensors.index.json", index.as_bytes());
+    write(index.replace("\"c\"", "\"z\""));
+    refused("tensor `z` is not in `model-2.safetensors`: fetch the index and its files anew");
+    write(index.replace("\"c\"", "\"z\"").replace("\"b\"", "\"y\""));
+    refused("tensor `y` is not in `model-1.safetensors` (nor are 1 more): ");
+    write(index.replace("\"b\": \"model-1", "\"b\": \"model-2"));
+    refused("tensor `b` is not in `model-2.safetensors` but in `model-1.safetensors`: ");
+    write(index.replace("\"c\": \"model-2", "\"c\": \"model-3"));
+    refused("its file `model-3.safetensors` is not there: fetch what is missing");
+    write(index.clone());
+    scratch.write("in/model-2.safetensors", b"<html>");
+    refused("model-2.safetensors is not a readable safetensors file: it is a web page");
+}
+
+/// What an index lacks, readers of it do not see; so it is kept.
+#[test]
+fn tensors_that_the_index_lacks_are_kept() {
+    let scratch = Scratch::new();
+    let index = sharded(&scratch);
+    // The second file has a tensor of the first again.
+    let data = bf16_bytes(&values(32 * 64, false));
+    let again = testing::file(
+        None,
+        &[("c", "BF16", &[32, 64], &data), ("a", "BF16", &[32, 64], &data)],
+    );
+    scratch.write("in/model-2.safetensors", &again);
+    packed(&scratch.path("in"), &scratch.path("packed"), PackOptions::default()).unwrap();
+    unpacked(&scratch.path("packed"), &scratch.path("back")).unwrap();
+    assert!(std::fs::read(scratch.path("back/model-2.safetensors")).unwrap() == again);
+    let back = std::fs::read_to_string(scratch.path("back/model.safetensors.index.json")).unwrap();
+    assert_eq!(back, index);
+}
+
+#[test]
+fn what_a_later_header_tells_is_told_before_any_file_is_made() {
+    let scratch = Scratch::new();
+    sharded(&scratch);
+    let data = bf16_bytes(&values(32 * 64, false));
+    let clash = testing::file(
+        None,
+        &[("c", "BF16", &[32, 64], &data), ("c.window12", "U8", &[1], &[0])],
+    );
+    scratch.write("in/model-2.safetensors", &clash);
+    let watch = &mut |_| panic!("it has begun");
+    let err = pack(
+        &scratch.path("in"),
+        &scratch.path("out"),
+        &PackOptions::default(),
+        watch,
+    )
+    .unwrap_err();
+    assert!(err.to_string().contains("would become `c.window12`"), "{err}");
+    assert_eq!(scratch.names(""), ["in"]);
 }

@@ -5,8 +5,7 @@ use super::{Meter, Progress, matrix};
 use crate::Result;
 use crate::formats::source::Source;
 use crate::formats::{Description, PackFormat};
-use crate::io::container;
-use crate::io::matrices::Matrices;
+use crate::io::checkpoint::Checkpoint as File;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -47,7 +46,7 @@ pub enum Stored {
 /// Looks into every tensor of a checkpoint, file by file and in the order of their data. `watch` is told how far it is.
 pub fn inspect(input: &Path, watch: &mut dyn FnMut(Progress)) -> Result<Vec<Inspected>> {
     let checkpoint = Checkpoint::open(input)?;
-    let mut meter = Meter::new(checkpoint.bytes()?, watch);
+    let mut meter = Meter::new(checkpoint.bytes(), watch);
     let mut all = Vec::new();
     for file in &checkpoint.files {
         inspect_file(file, &mut all, &mut meter)?;
@@ -55,10 +54,10 @@ pub fn inspect(input: &Path, watch: &mut dyn FnMut(Progress)) -> Result<Vec<Insp
     Ok(all)
 }
 
-fn inspect_file(path: &Path, all: &mut Vec<Inspected>, meter: &mut Meter<'_>) -> Result<()> {
-    let map = container::map(path)?;
-    let file = Matrices::read(path, &map)?;
-    meter.add(map.len() - file.data().len());
+fn inspect_file(file: &File, all: &mut Vec<Inspected>, meter: &mut Meter<'_>) -> Result<()> {
+    meter.add(file.ahead());
+    let path = file.path();
+    let file = file.matrices()?;
     let (mut matrices, mut gone) = (HashMap::new(), HashSet::new());
     for entry in file.entries() {
         let mut parts = entry.parts().into_iter();

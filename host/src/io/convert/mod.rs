@@ -17,8 +17,9 @@ pub use pack::{Outcome, PackOptions, PackedTensor, pack};
 pub use unpack::{UnpackedTensor, unpack};
 
 use crate::formats::room::StoredTensor;
-use crate::io::container::{Header, Tensor};
-use crate::io::output::PartFile;
+use crate::io::checkpoint::Checkpoint as File;
+use crate::io::container::{Header, MOST_HEADER, Tensor};
+use crate::io::output::{self, PartFile};
 use crate::{Dtype, Result, Shape};
 use index::{Checkpoint, Renamed};
 use std::path::{Path, PathBuf};
@@ -48,21 +49,32 @@ pub struct Report<T> {
 
 /// Counts bytes for whoever watches.
 struct Meter<'a> {
-    progress: Progress,
+    /// Twice the bytes that are done.
+    halves: u64,
+    total: u64,
     watch: &'a mut dyn FnMut(Progress),
 }
 
 impl<'a> Meter<'a> {
     fn new(total: u64, watch: &'a mut dyn FnMut(Progress)) -> Self {
         Meter {
-            progress: Progress { done: 0, total },
+            halves: 0,
+            total,
             watch,
         }
     }
 
     fn add(&mut self, bytes: usize) {
-        self.progress.done += bytes as u64;
-        (self.watch)(self.progress);
+        self.add_one_of_two(2 * bytes);
+    }
+
+    /// Counts bytes that were gone through, and will be or have been once more.
+    fn add_one_of_two(&mut self, bytes: usize) {
+        self.halves += bytes as u64;
+        (self.watch)(Progress {
+            done: self.halves / 2,
+            total: self.total,
+        });
     }
 }
 
@@ -84,41 +96,37 @@ struct Converted<T> {
 
 /// Converts every file of a checkpoint, and its index.
 fn convert<T>(
-    input: &Path,
-    output: &Path,
+    checkpoint: Checkpoint,
+    to: &Path,
     watch: &mut dyn FnMut(Progress),
-    mut one: impl FnMut(&Path, &Path, &mut Meter<'_>) -> Result<Converted<T>>,
+    mut one: impl FnMut(&File, &Path, &mut Meter<'_>) -> Result<Converted<T>>,
 ) -> Result<Report<T>> {
-    let checkpoint = Checkpoint::open(input)?;
     let mut report = Report {
         tensors: Vec::new(),
-        input_bytes: checkpoint.bytes()?,
+        input_bytes: checkpoint.bytes(),
         output_bytes: 0,
     };
     let mut meter = Meter::new(report.input_bytes, watch);
     let mut files = Vec::new();
-    let folder = checkpoint.output_folder(output)?;
+    let folder = checkpoint.output_folder(to)?;
     let mut index = checkpoint.index;
     for file in &checkpoint.files {
-        let to = match &folder {
-            Some(folder) => Checkpoint::counterpart(folder.path(), file),
-            None => output.to_owned(),
+        let place = match &folder {
+            Some(folder) => Checkpoint::counterpart(folder.path(), file.path()),
+            None => to.to_owned(),
         };
-        let converted = one(file, &to, &mut meter)?;
+        let converted = one(file, &place, &mut meter)?;
         report.tensors.extend(converted.tensors);
         report.output_bytes += converted.bytes;
         if let Some(index) = &mut index {
-            index.follow(file, &converted.renamed, converted.data)?;
+            index.follow(file.path(), &converted.renamed, converted.data)?;
         }
         files.push(converted.file);
     }
     if let (Some(index), Some(folder)) = (index, &folder) {
         files.push(index.write(folder.path())?);
     }
-    files.into_iter().try_for_each(PartFile::commit)?;
-    if let Some(folder) = folder {
-        folder.keep();
-    }
+    output::commit(files, folder)?;
     Ok(report)
 }
 
@@ -182,15 +190,23 @@ struct Output {
     file: PartFile,
     /// Where the data starts.
     data: u64,
+    /// Where it ends.
+    bytes: u64,
 }
 
 impl Output {
-    /// `ahead` bytes are left for the header.
-    fn create(path: &Path, ahead: usize) -> Result<Self> {
-        Ok(Output {
-            file: PartFile::create(path)?,
-            data: ahead as u64,
-        })
+    /// Writes the header, if readers will open it.
+    fn new(mut file: PartFile, header: &Header) -> Result<Self> {
+        let ahead = header.to_bytes();
+        let length = Header::length(&ahead);
+        if length > MOST_HEADER {
+            let path = file.target().to_owned();
+            return Err(ConvertError::HeaderTooLong { path, length }.into());
+        }
+        file.write(0, &ahead)?;
+        let data = ahead.len() as u64;
+        let bytes = data + data_bytes(header);
+        Ok(Output { file, data, bytes })
     }
 
     /// Writes bytes of a tensor, from its byte `at` on.
@@ -207,12 +223,10 @@ impl Output {
         })
     }
 
-    /// Writes the header, for which there is room, and sets the file's size, which is the answer.
-    fn finish(&mut self, header: &Header) -> Result<u64> {
-        self.file.write(0, &header.to_bytes(self.data as usize))?;
-        let bytes = self.data + data_bytes(header);
-        self.file.finish(bytes)?;
-        Ok(bytes)
+    /// Ends writing and gives the file and its bytes.
+    fn finish(mut self) -> Result<(PartFile, u64)> {
+        self.file.finish(self.bytes)?;
+        Ok((self.file, self.bytes))
     }
 }
 

@@ -7,8 +7,10 @@ use crate::formats::cast::Cast;
 use crate::formats::room::{PIECE, Packer, Packing, Sink};
 use crate::formats::source::Source;
 use crate::formats::{Description, Loss, PackFormat};
-use crate::io::container::{self, Header, Tensor};
+use crate::io::checkpoint::Checkpoint as File;
+use crate::io::container::{Header, Tensor};
 use crate::io::matrices::Matrices;
+use crate::io::output::PartFile;
 use crate::{Dtype, Result, Shape};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -70,105 +72,159 @@ pub fn pack(
     options: &PackOptions<'_>,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Report<PackedTensor>> {
+    let checkpoint = Checkpoint::open(input)?;
     if let Some(only) = options.only {
-        let has_any = |file: &PathBuf| {
-            let map = container::map(file)?;
-            Ok(Matrices::read(file, &map)?
-                .header()
-                .tensors
-                .iter()
-                .any(|tensor| only(&tensor.name)))
-        };
-        let found: Vec<bool> = Checkpoint::open(input)?
-            .files
-            .iter()
-            .map(has_any)
-            .collect::<Result<_>>()?;
-        if !found.contains(&true) {
+        let mut tensors = checkpoint.files.iter().flat_map(|file| &file.header().tensors);
+        if !tensors.any(|tensor| only(&tensor.name)) {
             return Err(ConvertError::NoneChosen { path: input.to_owned() }.into());
         }
     }
-    convert(input, output, watch, |from, to, meter| {
+    // What the headers tell is told before any file is made.
+    for file in &checkpoint.files {
+        let matrices = file.matrices()?;
+        if matrices.is_packed() {
+            let path = file.path().to_owned();
+            return Err(ConvertError::AlreadyPacked { path }.into());
+        }
+        check_names(&matrices, options)?;
+    }
+    convert(checkpoint, output, watch, |from, to, meter| {
         pack_file(from, to, options, meter)
     })
 }
 
-/// What is to be done with a tensor.
-enum Plan {
+/// What is to be done with a tensor, by what the header says of it.
+enum Role {
     Copy(Outcome),
     Convert(Dtype, Shape),
 }
 
-impl Plan {
+impl Role {
     fn of(tensor: &Tensor, options: &PackOptions<'_>) -> Self {
         match matrix(tensor) {
-            None => Plan::Copy(Outcome::NoMatrix),
-            Some(_) if options.only.is_some_and(|only| !only(&tensor.name)) => Plan::Copy(Outcome::NotChosen),
-            Some((Dtype::Bf16, _)) if options.format.packer().is_none() => Plan::Copy(Outcome::Bf16),
-            Some((Dtype::Bf16, shape)) => Plan::Convert(Dtype::Bf16, shape),
-            Some(_) if options.cast.is_none() => Plan::Copy(Outcome::NeedsCast),
-            Some((dtype, shape)) => Plan::Convert(dtype, shape),
+            None => Role::Copy(Outcome::NoMatrix),
+            Some(_) if options.only.is_some_and(|only| !only(&tensor.name)) => Role::Copy(Outcome::NotChosen),
+            Some((Dtype::Bf16, _)) if options.format.packer().is_none() => Role::Copy(Outcome::Bf16),
+            Some((Dtype::Bf16, shape)) => Role::Convert(Dtype::Bf16, shape),
+            Some(_) if options.cast.is_none() => Role::Copy(Outcome::NeedsCast),
+            Some((dtype, shape)) => Role::Convert(dtype, shape),
         }
     }
 }
 
+/// What becomes of a tensor, its values known.
+enum Plan<'a> {
+    Copy(Outcome),
+    Bf16(Source<'a>, Shape, Outcome),
+    Pack(Source<'a>, Shape, Box<dyn Packing + 'a>),
+}
+
+impl<'a> Plan<'a> {
+    fn new(role: &Role, bytes: &'a [u8], options: &PackOptions<'_>) -> Result<Self> {
+        let (dtype, shape) = match role {
+            Role::Copy(outcome) => return Ok(Plan::Copy(outcome.clone())),
+            &Role::Convert(dtype, shape) => (dtype, shape),
+        };
+        let source = Source::new(dtype, bytes);
+        let Some(packer) = options.format.packer() else {
+            return Ok(Plan::Bf16(source, shape, Outcome::Bf16));
+        };
+        let packing = packer.packing(source, shape)?;
+        Ok(match packing.leave() {
+            Some(reason) if options.format == PackFormat::Auto => Plan::Bf16(source, shape, Outcome::Left(reason)),
+            _ => Plan::Pack(source, shape, packing),
+        })
+    }
+
+    /// Bytes that were gone through to decide, and will be again.
+    fn looked_at(&self) -> usize {
+        match self {
+            Plan::Copy(_) => 0,
+            Plan::Bf16(source, ..) | Plan::Pack(source, ..) => source.bytes(),
+        }
+    }
+
+    /// The tensors that it becomes.
+    fn places(&self, tensor: &Tensor, layout: &mut Layout) -> Vec<Tensor> {
+        match self {
+            Plan::Copy(_) => vec![layout.same(tensor)],
+            Plan::Bf16(_, shape, _) => vec![layout.bf16(&tensor.name, *shape)],
+            Plan::Pack(_, _, packing) => {
+                let parts = packing.parts(&tensor.name).into_iter();
+                parts.map(|part| layout.stored(part)).collect()
+            }
+        }
+    }
+
+    fn write(&self, output: &mut Output, places: &[Tensor], bytes: &[u8], meter: &mut Meter<'_>) -> Result<()> {
+        let mut each = places.iter();
+        match self {
+            Plan::Copy(_) => each.try_for_each(|place| output.copy(place, bytes, meter)),
+            Plan::Bf16(source, ..) => each.try_for_each(|place| write_bf16(output, place, *source, meter)),
+            Plan::Pack(_, _, packing) => write_parts(output, places, &**packing, meter),
+        }
+    }
+
+    /// What has become of the tensor, and what rounding it has cost.
+    fn outcome(self) -> (Outcome, Option<Loss>) {
+        let (source, outcome) = match self {
+            Plan::Copy(outcome) => return (outcome, None),
+            Plan::Bf16(source, _, outcome) => (source, outcome),
+            Plan::Pack(source, _, packing) => (source, Outcome::Packed(packing.describe())),
+        };
+        (outcome, (source.dtype() != Dtype::Bf16).then(|| source.loss()))
+    }
+}
+
+/// The role of each tensor of a file.
+fn roles(file: &Matrices<'_>, options: &PackOptions<'_>) -> Vec<Role> {
+    let entries = file.entries();
+    let parts = entries.flat_map(|entry| entry.parts().into_iter().map(move |part| (part, entry.format())));
+    let stored: HashMap<String, &'static str> = parts.collect();
+    let role = |tensor: &Tensor| match stored.get(&tensor.name) {
+        Some(format) => Role::Copy(Outcome::Stored(format)),
+        None => Role::of(tensor, options),
+    };
+    file.header().tensors.iter().map(role).collect()
+}
+
 fn pack_file(
-    from: &Path,
+    from: &File,
     to: &Path,
     options: &PackOptions<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Converted<PackedTensor>> {
-    let map = container::map(from)?;
-    let input = Matrices::read(from, &map)?;
-    if input.is_packed() {
-        return Err(ConvertError::AlreadyPacked { path: from.to_owned() }.into());
-    }
+    let input = from.matrices()?;
     let (header, data) = (input.header(), input.data());
     let packer = options.format.packer();
-    let entries = input.entries();
-    let parts = entries.flat_map(|entry| entry.parts().into_iter().map(move |part| (part, entry.format())));
-    let stored: HashMap<String, &str> = parts.collect();
-    let plan = |tensor: &Tensor| match stored.get(&tensor.name) {
-        Some(format) => Plan::Copy(Outcome::Stored(format)),
-        None => Plan::of(tensor, options),
-    };
-    let plans: Vec<Plan> = header.tensors.iter().map(plan).collect();
-    check_names(from, header, &plans, packer)?;
-    let mut output = Output::create(to, longest_header(header, &plans, packer).to_bytes(0).len())?;
-    meter.add(map.len() - data.len());
+    let roles = roles(&input, options);
+    // Whatever the values are, an output that cannot be written is found out first.
+    let file = PartFile::create(to)?;
+    let bytes_of = |tensor: &Tensor| &data[tensor.range.clone()];
+    // The header stands ahead of all data, so everything is decided before anything is written.
     let mut layout = Layout::default();
-    let mut tensors = Vec::new();
-    let mut places: Vec<Vec<Tensor>> = vec![Vec::new(); plans.len()];
-    let mut packed = Vec::new();
+    let (mut plans, mut packed) = (Vec::new(), Vec::new());
+    let mut places: Vec<Vec<Tensor>> = vec![Vec::new(); header.tensors.len()];
     for at in header.data_order() {
         let tensor = &header.tensors[at];
-        let bytes = &data[tensor.range.clone()];
-        let (outcome, cast) = match &plans[at] {
-            Plan::Copy(outcome) => {
-                let place = layout.same(tensor);
-                output.copy(&place, bytes, meter)?;
-                places[at].push(place);
-                (outcome.clone(), None)
-            }
-            &Plan::Convert(dtype, shape) => {
-                let source = Source::new(dtype, bytes);
-                let packing = packer.map(|packer| packer.packing(source, shape)).transpose()?;
-                let outcome = decide(packing.as_deref(), options.format);
-                if let (Outcome::Packed(_), Some(packing)) = (&outcome, packing) {
-                    packed.push((&*tensor.name, shape));
-                    let parts = packing.parts(&tensor.name).into_iter();
-                    places[at].extend(parts.map(|part| layout.stored(part)));
-                    write_parts(&mut output, &places[at], &*packing, meter)?;
-                } else {
-                    let place = layout.bf16(&tensor.name, shape);
-                    write_bf16(&mut output, &place, source, meter)?;
-                    places[at].push(place);
-                }
-                (outcome, (dtype != Dtype::Bf16).then(|| source.loss()))
-            }
-        };
+        let plan = Plan::new(&roles[at], bytes_of(tensor), options)?;
+        places[at] = plan.places(tensor, &mut layout);
+        if let Plan::Pack(_, shape, _) = plan {
+            packed.push((&*tensor.name, shape));
+        }
+        meter.add_one_of_two(plan.looked_at());
+        plans.push((at, plan));
+    }
+    let new = with_metadata(relist(header, places.clone()), packer, &packed);
+    let mut output = Output::new(file, &new)?;
+    meter.add(from.ahead());
+    let mut tensors = Vec::new();
+    for (at, plan) in plans {
+        let tensor = &header.tensors[at];
+        plan.write(&mut output, &places[at], bytes_of(tensor), meter)?;
+        let (outcome, cast) = plan.outcome();
         tensors.push(PackedTensor {
-            file: from.to_owned(),
+            file: from.path().to_owned(),
             name: tensor.name.clone(),
             dtype: tensor.dtype.clone(),
             shape: tensor.shape.clone(),
@@ -176,30 +232,31 @@ fn pack_file(
             outcome,
         });
     }
-    let renamed = renamed(header, &places);
-    let new = with_metadata(relist(header, places), packer, &packed);
-    let bytes = output.finish(&new)?;
+    let (file, bytes) = output.finish()?;
     Ok(Converted {
         data: (data_bytes(header), data_bytes(&new)),
-        file: output.file,
+        file,
         tensors,
-        renamed,
+        renamed: renamed(header, &places),
         bytes,
     })
 }
 
 /// Makes sure that no part of a matrix that may be packed gets the name of another tensor.
-fn check_names(from: &Path, header: &Header, plans: &[Plan], packer: Option<&dyn Packer>) -> Result<()> {
-    let Some(packer) = packer else { return Ok(()) };
-    let names: HashSet<&str> = header.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    for (tensor, plan) in header.tensors.iter().zip(plans) {
-        let &Plan::Convert(_, shape) = plan else { continue };
-        let mut parts = packer.longest_parts(&tensor.name, shape).into_iter();
-        if let Some(part) = parts.find(|part| part.name != tensor.name && names.contains(&*part.name)) {
+fn check_names(file: &Matrices<'_>, options: &PackOptions<'_>) -> Result<()> {
+    let Some(packer) = options.format.packer() else {
+        return Ok(());
+    };
+    let tensors = &file.header().tensors;
+    let names: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    for (tensor, role) in tensors.iter().zip(roles(file, options)) {
+        let Role::Convert(..) = role else { continue };
+        let mut parts = packer.part_names(&tensor.name).into_iter();
+        if let Some(taken) = parts.find(|part| *part != tensor.name && names.contains(&**part)) {
             return Err(ConvertError::NameTaken {
-                path: from.to_owned(),
+                path: file.path().to_owned(),
                 name: tensor.name.clone(),
-                taken: part.name,
+                taken,
             }
             .into());
         }
@@ -217,42 +274,6 @@ fn with_metadata(mut header: Header, packer: Option<&dyn Packer>, packed: &[(&st
     header
 }
 
-/// The header of an output in which everything is packed or not, whichever takes more of it, and every number is as
-/// long as can be.
-fn longest_header(header: &Header, plans: &[Plan], packer: Option<&dyn Packer>) -> Header {
-    let far = |name: &str, dtype: &str, shape: &[usize]| Tensor {
-        name: name.to_owned(),
-        dtype: dtype.to_owned(),
-        shape: shape.to_vec(),
-        range: usize::MAX..usize::MAX,
-    };
-    let length = |tensors: &[Tensor]| tensors.iter().map(|tensor| tensor.to_json().len()).sum::<usize>();
-    let mut packed = Vec::new();
-    let tensors = header.tensors.iter().zip(plans).map(|(tensor, plan)| match plan {
-        Plan::Copy(_) => vec![far(&tensor.name, &tensor.dtype, &tensor.shape)],
-        &Plan::Convert(_, matrix) => {
-            packed.push((&*tensor.name, matrix));
-            let plain = vec![far(&tensor.name, Dtype::Bf16.name(), &tensor.shape)];
-            let parts = packer.map_or(Vec::new(), |packer| packer.longest_parts(&tensor.name, matrix));
-            let parts: Vec<Tensor> = parts
-                .iter()
-                .map(|part| far(&part.name, part.dtype, &part.shape))
-                .collect();
-            if length(&parts) > length(&plain) { parts } else { plain }
-        }
-    });
-    let tensors = tensors.collect();
-    with_metadata(relist(header, tensors), packer, &packed)
-}
-
-fn decide(packing: Option<&dyn Packing>, format: PackFormat) -> Outcome {
-    match packing.map(|packing| (packing, packing.leave())) {
-        None => Outcome::Bf16,
-        Some((_, Some(reason))) if format == PackFormat::Auto => Outcome::Left(reason),
-        Some((packing, _)) => Outcome::Packed(packing.describe()),
-    }
-}
-
 /// Writes a matrix as BF16.
 fn write_bf16(output: &mut Output, place: &Tensor, source: Source<'_>, meter: &mut Meter<'_>) -> Result<()> {
     /// Values that a thread rounds at a time.
@@ -264,7 +285,7 @@ fn write_bf16(output: &mut Output, place: &Tensor, source: Source<'_>, meter: &m
         let chunks = piece.par_chunks_mut(CHUNK).enumerate();
         chunks.for_each(|(chunk, values)| source.read(first + chunk * CHUNK, values));
         output.write(place, first * Dtype::Bf16.bytes(), bytemuck::cast_slice(piece))?;
-        meter.add(piece.len() * source.dtype().bytes());
+        meter.add_one_of_two(piece.len() * source.dtype().bytes());
     }
     Ok(())
 }
@@ -282,7 +303,7 @@ impl Sink for Parts<'_, '_> {
     }
 
     fn progress(&mut self, bytes: usize) {
-        self.meter.add(bytes);
+        self.meter.add_one_of_two(bytes);
     }
 }
 

@@ -99,7 +99,7 @@ fn motley() -> Vec<u8> {
     header.metadata = Some((3, pairs));
     header.tensors.rotate_left(4);
     header.tensors.swap(1, 5);
-    [header.to_bytes(0), data.to_vec()].concat()
+    [header.to_bytes(), data.to_vec()].concat()
 }
 
 #[test]
@@ -252,6 +252,55 @@ fn casts_round_and_say_what_they_lose() {
             safetensors::Dtype::F32
         );
     }
+}
+
+/// Ahead of the data stands the header that is there, and nothing that might have been.
+#[test]
+fn a_header_takes_the_room_that_it_needs() {
+    let scratch = Scratch::new();
+    let (small, large) = (bf16_bytes(&values(4 * 8, false)), bf16_bytes(&values(64 * 128, false)));
+    let names: Vec<String> = (0..500).map(|i| format!("layers.{i}.lora_A.weight")).collect();
+    let mut tensors: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), "BF16", &[4, 8][..], &*small))
+        .collect();
+    let left = testing::file(None, &tensors);
+    let input = scratch.write("small", &left);
+    packed(&input, &scratch.path("left"), PackOptions::default()).unwrap();
+    assert!(
+        std::fs::read(scratch.path("left")).unwrap() == left,
+        "none is packed, so nothing is new"
+    );
+
+    tensors.push(("large", "BF16", &[64, 128], &large));
+    let input = scratch.write("both", &testing::file(None, &tensors));
+    packed(&input, &scratch.path("one"), PackOptions::default()).unwrap();
+    let bytes = std::fs::read(scratch.path("one")).unwrap();
+    let (header, data) = Header::read(&bytes).unwrap();
+    assert_eq!(header.tensors.len(), 504);
+    let json = &bytes[8..bytes.len() - data.len()];
+    assert!(json.len() - json.trim_ascii_end().len() < 8);
+}
+
+/// What no reader would open is not written.
+#[test]
+fn a_header_too_long_to_be_read_is_refused() {
+    let scratch = Scratch::new();
+    let data = bf16_bytes(&values(16 * 64, false));
+    // It becomes four tensors and is named in the metadata once more.
+    let name = "n".repeat(21_000_000);
+    let original = testing::file(None, &[(&name, "BF16", &[16, 64], &data)]);
+    let input = scratch.write("in", &original);
+    let err = packed(&input, &scratch.path("out"), always(PackFormat::Window12)).unwrap_err();
+    assert!(
+        matches!(err, Error::File(FileError::Convert(ConvertError::HeaderTooLong { length, .. })) if length > MOST_HEADER),
+        "{err:.200}"
+    );
+    assert!(err.to_string().contains("--only"), "{err}");
+    assert_eq!(scratch.names(""), ["in"]);
+    // As it is it can be read, and written again.
+    packed(&input, &scratch.path("same"), always(PackFormat::Bf16)).unwrap();
+    assert!(std::fs::read(scratch.path("same")).unwrap() == original);
 }
 
 #[test]
@@ -444,7 +493,7 @@ proptest! {
         let len = header.tensors.len().max(1);
         let shift = order as usize % len;
         header.tensors.rotate_left(shift.min(len - 1));
-        let original = [header.to_bytes(0), data.to_vec()].concat();
+        let original = [header.to_bytes(), data.to_vec()].concat();
         let scratch = Scratch::new();
         let input = scratch.write("in", &original);
         packed(&input, &scratch.path("packed"), always(format)).unwrap();

@@ -1,10 +1,13 @@
 //! Unpacking a checkpoint.
 
+use super::index::Checkpoint;
 use super::{Converted, Layout, Meter, Output, Progress, Report};
 use super::{convert, data_bytes, relist, renamed};
 use crate::formats::room::{Form, PIECE};
-use crate::io::container::{self, Tensor};
-use crate::io::matrices::{Entry, Matrices};
+use crate::io::checkpoint::Checkpoint as File;
+use crate::io::container::Tensor;
+use crate::io::matrices::Entry;
+use crate::io::output::PartFile;
 use crate::{Dtype, Result, Shape};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -22,7 +25,7 @@ pub struct UnpackedTensor {
 
 /// Unpacks a checkpoint: see [`crate::io::convert`]. `watch` is told how far it is.
 pub fn unpack(input: &Path, output: &Path, watch: &mut dyn FnMut(Progress)) -> Result<Report<UnpackedTensor>> {
-    convert(input, output, watch, unpack_file)
+    convert(Checkpoint::open(input)?, output, watch, unpack_file)
 }
 
 /// What becomes of a tensor of the input.
@@ -35,9 +38,8 @@ enum Role<'m> {
     Gone,
 }
 
-fn unpack_file(from: &Path, to: &Path, meter: &mut Meter<'_>) -> Result<Converted<UnpackedTensor>> {
-    let map = container::map(from)?;
-    let input = Matrices::read(from, &map)?;
+fn unpack_file(from: &File, to: &Path, meter: &mut Meter<'_>) -> Result<Converted<UnpackedTensor>> {
+    let input = from.matrices()?;
     let (header, data) = (input.header(), input.data());
     let mut roles: Vec<Role<'_>> = header.tensors.iter().map(|_| Role::Same).collect();
     for entry in input.entries().filter(|entry| entry.is_packed()) {
@@ -63,8 +65,8 @@ fn unpack_file(from: &Path, to: &Path, meter: &mut Meter<'_>) -> Result<Converte
     let renamed = renamed(header, &places);
     let mut new = relist(header, places.clone());
     input.strip(&mut new);
-    let mut output = Output::create(to, new.to_bytes(0).len())?;
-    meter.add(map.len() - data.len());
+    let mut output = Output::new(PartFile::create(to)?, &new)?;
+    meter.add(from.ahead());
     let mut tensors = Vec::new();
     for at in order {
         let [place] = &*places[at] else { continue };
@@ -77,15 +79,15 @@ fn unpack_file(from: &Path, to: &Path, meter: &mut Meter<'_>) -> Result<Converte
             _ => output.copy(place, &data[header.tensors[at].range.clone()], meter)?,
         }
         tensors.push(UnpackedTensor {
-            file: from.to_owned(),
+            file: from.path().to_owned(),
             name: place.name.clone(),
             was_packed: matches!(roles[at], Role::Matrix(..)),
         });
     }
-    let bytes = output.finish(&new)?;
+    let (file, bytes) = output.finish()?;
     Ok(Converted {
         data: (data_bytes(header), data_bytes(&new)),
-        file: output.file,
+        file,
         tensors,
         renamed,
         bytes,
