@@ -205,3 +205,22 @@ fn a_routers_calls_wait_for_each_other() {
     .concat();
     assert_eq!(found, expected);
 }
+
+/// A memset is no kernel, so nothing overlaps it: `overlap_chain.rs` shows what that does.
+#[test]
+fn barriers_are_memsets() {
+    const TEST: &str = "barriers_are_memsets";
+    if StandIn::is_loaned() {
+        let engine = engine();
+        let stream = engine.stream().unwrap();
+        let _start = engine.event().unwrap();
+        stream.barrier().unwrap();
+        let _end = engine.event().unwrap();
+        return;
+    }
+    let calls = between_marks(calls_of(TEST));
+    // The event that marks the end asks for the context first.
+    let [barrier, _] = &calls[..] else { panic!("{calls:?}") };
+    assert_eq!(barrier.name, "cuMemsetD32Async");
+    assert_ne!(barrier.number("stream"), Some(0));
+}

@@ -2,6 +2,7 @@
 //! and when one behind may. On the emulator, which tells a race that need not happen.
 
 use hopper_cuda_driver::emulated::{last_fault, set_seed};
+use hopper_cuda_driver::ffi;
 use hopper_proj::formats;
 use hopper_proj::instances::Format;
 use hopper_proj::plan::{Op, Workload};
@@ -52,6 +53,8 @@ enum Step {
     Project(Overlap),
     /// A product with others.
     ProjectOthers(Overlap),
+    /// What `Stream::barrier` queues: see `barriers_are_memsets`.
+    Barrier,
 }
 
 /// Launches one after the other; what the emulator says of it.
@@ -104,6 +107,8 @@ fn in_a_row(steps: &[Step]) -> Result<(), String> {
             }
             Step::Project(overlap) => project(weights, overlap),
             Step::ProjectOthers(overlap) => project(others, overlap),
+            // SAFETY: y has the four bytes.
+            Step::Barrier => assert_eq!(unsafe { ffi::cuMemsetD32Async(y, 0, 1, null_mut()) }, 0),
         }
     }
     match driver::synchronize() {
@@ -123,7 +128,7 @@ fn refused(steps: &[Step], words: &str) {
 #[test]
 fn a_writer_of_weights_is_ahead_of_a_launch_that_does_not_overlap() {
     use Overlap::{None, Programmatic};
-    use Step::{Project, ProjectOthers, Write};
+    use Step::{Barrier, Project, ProjectOthers, Write};
     let (write, project) = (Write("writes"), Project(Programmatic));
     let (overlapping, waiting) = (ProjectOthers(Programmatic), ProjectOthers(None));
     let words = "read of an unfinished launch's result";
@@ -135,6 +140,9 @@ fn a_writer_of_weights_is_ahead_of_a_launch_that_does_not_overlap() {
     in_a_row(&[write, waiting, overlapping, project]).unwrap();
     in_a_row(&[write, overlapping, waiting, project]).unwrap();
     in_a_row(&[write, Project(None)]).unwrap();
+    in_a_row(&[write, Barrier, project]).unwrap();
+    in_a_row(&[write, overlapping, Barrier, overlapping, project]).unwrap();
+    refused(&[Barrier, write, overlapping, project], words);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cuda_builder::sass::{Row, latencies};
+use cuda_builder::sass::{Row, Timeline, latencies};
 use kernels_gpu::instances::{self, Format};
 
 use crate::paths;
@@ -125,24 +125,37 @@ const GEMV_WAIT: u32 = 410;
 /// The same for routers, which load their rows' factors ahead of it.
 const ROUTE_WAIT: u32 = 440;
 
-/// What takes longer than it may, a line each; `wait` gives an instance's cycles to `griddepcontrol.wait`.
-fn beyond_budget(wait: impl Fn(&str) -> Option<u32>) -> Vec<String> {
+/// Cycles that a product's producer may take for a chunk: less than the memory takes to bring one.
+const REFILL: u32 = 250;
+
+/// What takes longer than it may, a line each; `timeline` gives an instance's.
+fn beyond_budget(timeline: impl Fn(&str) -> Option<Timeline>) -> Vec<String> {
     let bf16 = instances::gemvs().filter(|gemv| gemv.format == Format::Bf16);
-    let budgets = bf16
+    let prologues = bf16
         .map(|gemv| (gemv.name, GEMV_WAIT))
         .chain(instances::routes().map(|gemv| (gemv.name, ROUTE_WAIT)));
-    let beyond = budgets.filter_map(|(name, allowed)| {
-        let taken = wait(name).filter(|&taken| taken > allowed)?;
-        Some(format!(
-            "{name}: {taken} cycles to griddepcontrol.wait, {allowed} are allowed"
-        ))
-    });
-    beyond.collect()
+    let mut beyond = Vec::new();
+    let mut compare = |name: &str, what: &str, taken: Option<u32>, allowed: u32| {
+        if let Some(taken) = taken.filter(|&taken| taken > allowed) {
+            beyond.push(format!("{name}: {taken} {what}, {allowed} are allowed"));
+        }
+    };
+    for (name, allowed) in prologues {
+        let wait = timeline(name).and_then(|timeline| timeline.wait);
+        compare(name, "cycles to griddepcontrol.wait", wait, allowed);
+    }
+    for name in instances::gemms().map(|gemm| gemm.name) {
+        let timeline = timeline(name).unwrap_or_default();
+        compare(name, "cycles for a refill by the producer", timeline.refill, REFILL);
+        compare(name, "GPU-wide fences in loops", Some(timeline.fences[1]), 0);
+    }
+    beyond
 }
 
 /// [`beyond_budget`] of all entries.
 pub(crate) fn over_budget(rows: &[Row]) -> Vec<String> {
-    beyond_budget(|name| rows.iter().find(|row| row.name == name)?.timeline.wait)
+    let of = |name: &str| rows.iter().find(|row| row.name == name);
+    beyond_budget(|name| of(name).map(|row| row.timeline.clone()))
 }
 
 /// How the record differs from what the entries take now.
@@ -157,12 +170,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_prologue_is_beyond_the_budget() {
-        assert_eq!(beyond_budget(|_| Some(GEMV_WAIT)), [""; 0]);
-        let slow = beyond_budget(|_| Some(GEMV_WAIT + 1));
+    fn what_takes_too_long_is_beyond_the_budget() {
+        let all = |wait, refill, fences| {
+            beyond_budget(|_| {
+                Some(Timeline {
+                    wait: Some(wait),
+                    refill,
+                    fences: [1, fences, 1],
+                    ..Timeline::default()
+                })
+            })
+        };
+        assert_eq!(all(GEMV_WAIT, Some(REFILL), 0), [""; 0]);
+        let slow = all(GEMV_WAIT + 1, None, 0);
         assert_eq!(slow.len(), 17, "{slow:?}");
         assert!(slow[0].contains("411 cycles"), "{slow:?}");
-        assert_eq!(beyond_budget(|_| Some(ROUTE_WAIT + 1)).len(), 17 + 12);
+        assert_eq!(all(ROUTE_WAIT + 1, None, 0).len(), 17 + 12);
+        let products = instances::gemms().count();
+        assert_eq!(all(1, Some(REFILL + 1), 0).len(), products);
+        assert_eq!(all(1, None, 1).len(), products);
     }
 
     #[test]

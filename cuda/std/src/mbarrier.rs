@@ -52,48 +52,41 @@ pub unsafe fn arrive(barrier: SharedAddr) {
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-/// `mbarrier.arrive` at a barrier of any CTA of the cluster, releasing to the whole cluster what this thread has read
-/// and written.
+/// `mbarrier.arrive` at a barrier of any CTA of the cluster, with the scope of this thread's CTA: for whoever waits there
+/// to start a bulk copy or TMA load over what this thread has read.
+///
+/// The scope of the cluster would cost a GPU-wide fence here and an invalidation of L1 at the wait. The memory model
+/// (PTX ISA §8) gives an arrival of the smaller scope no meaning for other CTAs. It suffices all the same, as CUTLASS's
+/// pipelines show: when a thread arrives, its loads have brought their operands into registers, and the `wgmma`s that it
+/// has waited for have read theirs; and a copy that is issued after the arrival was seen reaches shared memory later
+/// still. What threads have *written* is not ordered by it.
 ///
 /// # Safety
 /// `barrier` was initialised, and this ordered before the call. Its CTA has started, and the call is ordered before
-/// that CTA's exit.
+/// that CTA's exit. Whoever waits for it writes what this thread has read by asynchronous copies alone.
 #[inline(always)]
 pub unsafe fn arrive_in_cluster(barrier: ClusterAddr) {
     // SAFETY: the barrier is initialised in a CTA that is there until the arrival has reached it, so the remote arrival
     // meets an mbarrier object.
-    unsafe {
-        asm!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{0}];", in(reg32) barrier, options(nostack))
-    };
+    unsafe { asm!("mbarrier.arrive.shared::cluster.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-macro_rules! waits {
-    ($($(#[$doc:meta])* $name:ident: $order:literal;)*) => { $(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `barrier` was initialised, and this ordered before the call.
-        #[inline(always)]
-        pub unsafe fn $name(barrier: SharedAddr, parity: u32) {
-            loop {
-                let done: u32;
-                // SAFETY: the bytes hold an initialised mbarrier object, which `try_wait` needs; it reads only the
-                // phase.
-                unsafe {
-                    asm!(concat!("{{ .reg .pred p; mbarrier.try_wait.parity", $order, ".shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}"),
-                        out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
-                };
-                if done != 0 {
-                    return;
-                }
-            }
+/// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's threads,
+/// is visible after. Of other CTAs' threads, see [`arrive_in_cluster`].
+///
+/// # Safety
+/// `barrier` was initialised, and this ordered before the call.
+#[inline(always)]
+pub unsafe fn wait_parity(barrier: SharedAddr, parity: u32) {
+    loop {
+        let done: u32;
+        // SAFETY: the bytes hold an initialised mbarrier object, which `try_wait` needs; it reads only the phase.
+        unsafe {
+            asm!("{{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
+                out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
+        };
+        if done != 0 {
+            return;
         }
-    )* };
-}
-waits! {
-    /// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's
-    /// threads, is visible after.
-    wait_parity: "";
-    /// [`wait_parity`], for what other CTAs' threads have released besides, by [`arrive_in_cluster`].
-    wait_parity_of_cluster: ".acquire.cluster";
+    }
 }

@@ -74,11 +74,15 @@ impl<I: PackedInstance> Units<I> {
     /// The stage is announced, its readers have left it, and there is such a chunk.
     #[inline(always)]
     unsafe fn fetch(&self, stage: u32, chunk: u32) {
-        let from = self.weights + u64::from(chunk) * u64::from(Self::BYTES);
+        let first = self.weights + u64::from(self.first_block) * self.row_bytes;
+        let mut from = first + u64::from(chunk) * u64::from(Self::BYTES);
         for warp in 0..const { I::GEMM.warps as u32 } {
-            let from = from + u64::from(self.row_block(warp)) * self.row_bytes;
             // SAFETY: the packed weights hold all groups of every row block; the stage is announced.
             unsafe { bulk_copy::global_to_shared(self.unit(stage, warp), from, Self::BYTES, self.ring.full(stage)) };
+            // As `row_block` has it, without a product for each.
+            if self.first_block + warp < self.last_block {
+                from += self.row_bytes;
+            }
         }
     }
 }

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! * A producer writes into the other rings: so it waits for the warps of all CTAs, which arrive at the barriers of
-//!   all.
+//!   all. It writes by TMA alone, so the arrivals need no fence: see [`mbarrier::arrive_in_cluster`].
 //! * Its bytes may come before their receiver has announced them, not before the phase that they count for: the
 //!   receiver's warps have left the stage, so that the phase before is over.
 //! * Nothing is sent to another CTA before the cluster has met, its barriers initialised. The first weights, which are
@@ -164,8 +164,8 @@ impl<I: Instance> Stages<I> {
             let lane = warp::lane_id();
             if lane < const { I::GEMM.multicast as u32 } {
                 let there = cluster::map_shared(self.empty(stage), self.first_rank() + lane);
-                // SAFETY: the warp's uses of the stage have ended; no CTA exits before the cluster has met at
-                // `Tile::finish`.
+                // SAFETY: the warp's uses of the stage have ended, and copies alone write there next; no CTA exits before
+                // the cluster has met at `Tile::finish`.
                 unsafe { mbarrier::arrive_in_cluster(there) };
             }
         } else if warp::elect(u32::MAX) {
@@ -242,13 +242,7 @@ impl<I: Instance> Stages<I> {
         for chunk in first + Self::COUNT..last {
             let empty = self.empty(place.stage);
             // SAFETY: `init` came before.
-            unsafe {
-                if Self::SHARED {
-                    mbarrier::wait_parity_of_cluster(empty, place.parity);
-                } else {
-                    mbarrier::wait_parity(empty, place.parity);
-                }
-            }
+            unsafe { mbarrier::wait_parity(empty, place.parity) };
             self.announce(place.stage, chunk, &weights);
             x(place.stage, chunk);
             place = place.next(Self::COUNT);

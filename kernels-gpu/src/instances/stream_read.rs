@@ -28,8 +28,8 @@ pub struct StreamRead {
 macro_rules! for_each_stream_read {
     ($each:ident) => {
         $each! {
-            8 8 8, 2 32;
-            8 6 16, 2 32;
+            8 8 8, 2 40;
+            8 6 16, 2 40;
         }
     };
 }
