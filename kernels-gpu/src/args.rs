@@ -25,6 +25,37 @@ pub struct GemvArgs {
     pub y_fp32: u32,
 }
 
+/// How the chunks of K are dealt out to the CTAs that split it: in order, a slice each. The host divides, which a kernel
+/// would pay for ahead of its first load.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KSlices {
+    /// Chunks of a slice.
+    chunks: u32,
+    /// So many slices, the first ones, have a chunk more.
+    longer: u32,
+}
+
+impl KSlices {
+    /// So many chunks for so many CTAs, at least one.
+    pub const fn new(chunks: u32, workers: u32) -> Self {
+        let workers = if workers == 0 { 1 } else { workers };
+        KSlices {
+            chunks: chunks / workers,
+            longer: chunks % workers,
+        }
+    }
+
+    /// The slice `[first, last)` of the CTA with this number.
+    #[inline(always)]
+    pub const fn of(self, worker: u32) -> (u32, u32) {
+        let is_longer = worker < self.longer;
+        let before = if is_longer { worker } else { self.longer };
+        let first = worker * self.chunks + before;
+        (first, first + self.chunks + is_longer as u32)
+    }
+}
+
 /// The split-K reduction through global memory: where CTAs add their sums, and what the last of them does with these.
 ///
 /// The workspace is left as it was found, so that calls and graph replays can follow each other for ever.
@@ -71,6 +102,8 @@ pub struct GemmArgs {
     pub k: u32,
     /// Not zero: the output is FP32, the sums as they are.
     pub y_fp32: u32,
+    /// What of K each of the cluster's parts and of the grid's slices takes: [`Gemm::k_slices`](crate::instances::Gemm::k_slices).
+    pub k_slices: KSlices,
     /// The split-K reduction, and the gate.
     pub split_k: SplitKArgs,
 }
@@ -170,4 +203,27 @@ pub struct StreamReadArgs {
     pub bytes: u64,
     /// One `u32` per warp of the grid: the exclusive or of all words the warp has read.
     pub out: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_cover_all_chunks_in_order_and_differ_by_one_at_most() {
+        for chunks in 0..70 {
+            for workers in 1..20 {
+                let slices = KSlices::new(chunks, workers);
+                let mut next = 0;
+                for worker in 0..workers {
+                    let (first, last) = slices.of(worker);
+                    assert_eq!(first, next, "{worker} of {workers} for {chunks}");
+                    assert!((chunks / workers..=chunks.div_ceil(workers)).contains(&(last - first)));
+                    next = last;
+                }
+                assert_eq!(next, chunks);
+            }
+        }
+        assert_eq!(KSlices::new(5, 0).of(0), (0, 5));
+    }
 }

@@ -7,13 +7,6 @@
 use crate::args::SplitKArgs;
 use cuda_std::{atomic, convert, global, thread};
 
-/// The K slice `[first, last)` of `chunks` K chunks that falls to worker `index` of `workers`, which are not 0.
-#[inline(always)]
-pub(crate) fn k_slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
-    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers)) as u32;
-    (bound(index), bound(index + 1))
-}
-
 /// Bytes of a BF16 value.
 const BF16: u64 = 2;
 /// Bytes of an FP32 value, and of a counter.

@@ -286,6 +286,7 @@ impl<'a> Product<'a> {
                 n: n as u32,
                 k: k as u32,
                 y_fp32: u32::from(division.fp32),
+                k_slices: instance.k_slices(k, division.ctas(instance), division.slices),
                 split_k: SplitKArgs {
                     sums: sums.address(),
                     counters: counters.address(),

@@ -33,6 +33,24 @@ pub fn cta_count() -> u32 {
     count
 }
 
+/// `%clusterid.x`: the cluster's place in the grid.
+#[inline(always)]
+pub fn index_x() -> u32 {
+    let index: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {0}, %clusterid.x;", out(reg32) index, options(pure, nomem, nostack)) };
+    index
+}
+
+/// `%nclusterid.x`: clusters of the grid along x.
+#[inline(always)]
+pub fn count_x() -> u32 {
+    let count: u32;
+    // SAFETY: reads a special register.
+    unsafe { asm!("mov.u32 {0}, %nclusterid.x;", out(reg32) count, options(pure, nomem, nostack)) };
+    count
+}
+
 /// `barrier.cluster.arrive.relaxed.aligned`: arrives without ordering memory; enough to say that this CTA has started.
 #[inline(always)]
 pub fn arrive_relaxed() {

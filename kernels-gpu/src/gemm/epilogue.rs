@@ -19,7 +19,7 @@ use crate::args::GemmArgs;
 use crate::gate;
 use crate::instances::{Gemm, Loads, Op};
 use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
-use crate::split_k::{self, Output, QUAD, Sums, k_slice};
+use crate::split_k::{self, Output, QUAD, Sums};
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{cluster, global, thread, warp};
 
@@ -61,7 +61,7 @@ impl<'a> Tile<'a> {
     pub(crate) fn of_cta<I: Instance>(args: &'a GemmArgs) -> Self {
         // At least 1, which spares divisions their check for zero.
         let ctas = cluster::cta_count().max(1);
-        let (group, token_tile) = (thread::block_idx_x() / ctas, thread::block_idx_z());
+        let (group, token_tile) = (cluster::index_x(), thread::block_idx_z());
         let base = shared::dynamic_base();
         let (member, part) = I::GEMM.place(cluster::cta_rank());
         let multicast = const { I::GEMM.multicast as u32 };
@@ -87,11 +87,10 @@ impl<'a> Tile<'a> {
         }
     }
 
-    /// Chunks `[first, last)` of `chunks` along K that fall to this CTA.
+    /// Chunks `[first, last)` of K that fall to this CTA.
     #[inline(always)]
-    pub(crate) fn slice(&self, chunks: u32) -> (u32, u32) {
-        let worker = thread::block_idx_y() * self.parts + self.part;
-        k_slice(chunks, worker, (self.args.split_k.slices * self.parts).max(1))
+    pub(crate) fn slice(&self) -> (u32, u32) {
+        self.args.k_slices.of(thread::block_idx_y() * self.parts + self.part)
     }
 
     /// The tokens `[first, last)` of the tile that this CTA finishes, of those that there are.
@@ -249,7 +248,7 @@ impl<'a> Tile<'a> {
     #[inline(always)]
     unsafe fn reduce_slices<I: Instance>(&self, gate: bool, (first, last): (u32, u32)) {
         let split_k = &self.args.split_k;
-        let row_tiles = thread::grid_dim_x() / self.parts;
+        let row_tiles = cluster::count_x() * const { I::GEMM.multicast as u32 };
         // A gate wants all rows of its tokens.
         let (tile, arrivals) = if gate {
             (self.token_tile, split_k.slices * row_tiles)

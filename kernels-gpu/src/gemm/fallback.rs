@@ -181,7 +181,7 @@ unsafe fn gemm<I: Instance, const T: usize, const W: usize, const X: usize, cons
     let base = shared::dynamic_base();
     let tile = Tile::of_cta::<I>(&args.gemm);
     tile.prepare::<I>();
-    let (first, last) = tile.slice(args.gemm.k.div_ceil(COLUMNS));
+    let (first, last) = tile.slice();
     let weights = Rows {
         address: args.weights,
         stride: args.weight_stride,

@@ -74,7 +74,7 @@ impl<I: PackedInstance> Units<I> {
     /// The stage is announced, its readers have left it, and there is such a chunk.
     #[inline(always)]
     unsafe fn fetch(&self, stage: u32, chunk: u32) {
-        let first = self.weights + u64::from(self.first_block) * self.row_bytes;
+        let first = self.weights + u64::from(self.row_block(0)) * self.row_bytes;
         let mut from = first + u64::from(chunk) * u64::from(Self::BYTES);
         for warp in 0..const { I::GEMM.warps as u32 } {
             // SAFETY: the packed weights hold all groups of every row block; the stage is announced.
@@ -159,7 +159,7 @@ pub(crate) unsafe fn packed_gemm<I: PackedInstance>(x: u64, weights: u64, args: 
     let warp = warp::uniform_warp_id();
     let tile = Tile::of_cta::<I>(&args);
     let (blocks, groups) = units(args.n as usize, args.k as usize);
-    let range = tile.slice(groups as u32);
+    let range = tile.slice();
     let consumers = const { I::GEMM.warps as u32 };
     let units = Units::<I> {
         ring: Stages::new(),

@@ -172,7 +172,7 @@ unsafe fn gemm<I: TmaInstance>(maps: Maps, args: GemmArgs) {
     let ring = Stages::<I>::new();
     let tile = Tile::of_cta::<I>(&args);
     tile.prepare::<I>();
-    let range = tile.slice(args.k.div_ceil(const { COLUMNS * I::GEMM.groups as u32 }));
+    let range = tile.slice();
     let consumers = const { I::GEMM.warps as u32 };
     // SAFETY: the stage is announced and empty, and the map is that of the weights, with this instance's box.
     let weights = |stage, chunk| unsafe { ring.fetch_weights(stage, maps.weights, chunk, tile.first_row) };

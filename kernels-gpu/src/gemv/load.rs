@@ -5,9 +5,15 @@ use super::{Instance, Place};
 use crate::args::GemvArgs;
 use crate::layout::units;
 use crate::ring::Ring;
-use crate::split_k::k_slice;
 use core::marker::PhantomData;
 use cuda_std::warp;
+
+/// The K slice `[first, last)` of `chunks` K chunks that falls to worker `index` of `workers`, a constant other than 0.
+#[inline(always)]
+fn k_slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
+    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers)) as u32;
+    (bound(index), bound(index + 1))
+}
 
 /// A warp's slice of K, in chunks of `G` groups of `R` row blocks, which bulk copies bring into the warp's ring.
 pub(super) struct Stream<I: Instance, const G: usize, const R: usize> {

@@ -1,7 +1,8 @@
 //! Matrix products for many tokens, dense and of routers: what the rows of their tables say.
 
 use super::{Counts, ELECTION_COUNTS, Entry, Family, Format, GATE_COUNTS, Op, WARP};
-use crate::layout::{TOKEN_BLOCK, UNIT_ROWS};
+use crate::args::KSlices;
+use crate::layout::{TOKEN_BLOCK, UNIT_K, UNIT_ROWS};
 
 /// How the operands come into shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,6 +311,12 @@ impl Gemm {
             }
             _ => None,
         }
+    }
+
+    /// How a launch in clusters of `ctas` CTAs, with so many slices of K over the grid, deals out `k` columns.
+    pub const fn k_slices(&self, k: usize, ctas: usize, slices: usize) -> KSlices {
+        let chunks = k.div_ceil(UNIT_K * self.groups);
+        KSlices::new(chunks as u32, (self.parts(ctas) * slices) as u32)
     }
 
     /// Counters that a launch over this grid needs: one for each share of a tile. A gate makes do with fewer.

@@ -141,6 +141,7 @@ pub(super) unsafe fn gemm(
         n: shape.n() as u32,
         k: shape.k() as u32,
         y_fp32: operands.y.fp32_flag(),
+        k_slices: instance.k_slices(shape.k(), launch.plan.cluster[0] as usize, division.slices),
         split_k,
     };
     let (config, Launch { function, queue, .. }) = (Config::of(launch.plan), launch);
