@@ -14,7 +14,8 @@
 //! * A warp loads its x fragments once per chunk, ahead of the weights' arrival, and uses them for all `r` row blocks.
 //! * The order of every sum is fixed by the instance alone, so equal calls give equal bits.
 //! * The bulk copies of the weights start before `griddepcontrol.wait`: they stream in while the preceding kernel ends
-//!   (PTX ISA §9.7.13.13). They must therefore not be written by that kernel; x and y may be.
+//!   (PTX ISA §9.7.13.13). No launch since the last one that did not overlap may therefore write
+//!   them; x and y may be written.
 //! * What becomes of the sums is a parameter: they are y, or logits, which the last CTA of a token's takes through the
 //!   gate.
 
