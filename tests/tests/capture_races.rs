@@ -3,7 +3,8 @@
 
 use hopper_proj::reference::{self, LOGITS_GOAL, gate};
 use hopper_proj::{Buffer, Choices, Engine, Error, Event, Graph, Projection, Slice, SliceMut};
-use hopper_proj::{DriverChoice, EngineOptions, Result, Router, RouterConfig, Score, Stream, Tokens, bf16};
+use hopper_proj::{DriverChoice, EngineOptions, Result, Router, RouterConfig, RouterOptions, RouterWeights, Score};
+use hopper_proj::{Stream, Tokens, bf16};
 use hopper_proj_tests::{Device, Values, here, prepare, shape, there};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -58,7 +59,12 @@ impl Call {
 fn router(device: &Device, values: &mut Values) -> (Router, Vec<f32>) {
     let weights = values.fp32(EXPERTS * K);
     let config = RouterConfig::new(Score::Softmax, TOP_K);
-    (device.fp32_router(&weights, EXPERTS, &config), weights)
+    // Three terms keep all bits: over so few columns, what two of them lose need not cancel.
+    let options = RouterOptions::default().terms(3);
+    (
+        device.router(RouterWeights::Fp32(&weights), EXPERTS, &config, options),
+        weights,
+    )
 }
 
 fn another_engine() -> Engine {
