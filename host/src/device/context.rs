@@ -1,8 +1,8 @@
 //! An open device: its context, its kernels, and what is known of it.
 
-use super::allocation::{current_context, with_context};
-use super::raw::{Kernels, Replacement};
-use super::router_state::Captures;
+use super::allocation::{Allocation, current_context, with_context};
+use super::raw::{CUdeviceptr, Kernels, Replacement};
+use super::setup::RelaxedCapture;
 use super::{Choice, Result, Selected, Unavailable, cust_error};
 use crate::Error;
 use cust::context::{Context, CurrentContext};
@@ -89,9 +89,11 @@ pub struct DeviceInfo {
 #[derive(Debug)]
 pub(crate) struct OpenDevice {
     kernels: ManuallyDrop<Kernels>,
+    /// Written by [`Stream::barrier`](super::Stream::barrier), and never read. It is the device's, so that it outlives every
+    /// graph that writes to it.
+    barrier: Allocation,
     context: Context,
     info: DeviceInfo,
-    captures: Captures,
 }
 
 impl OpenDevice {
@@ -121,12 +123,16 @@ impl OpenDevice {
         if options.seed.is_some() {
             emulated::set_seed(options.seed);
         }
+        let barrier = {
+            let _relaxed = RelaxedCapture::new()?;
+            Allocation::new("open the device", size_of::<u32>())?
+        };
         Ok(OpenDevice {
             // SAFETY: the text is the shipped one, or the caller of `EngineOptions::with_ptx` has vouched for it.
             kernels: ManuallyDrop::new(unsafe { Kernels::with_ptx(options.ptx) }?),
+            barrier,
             context,
             info,
-            captures: Captures::default(),
         })
     }
 
@@ -134,9 +140,9 @@ impl OpenDevice {
         &self.kernels
     }
 
-    /// The captures that are under way.
-    pub(super) fn captures(&self) -> &Captures {
-        &self.captures
+    /// Four bytes that nothing reads.
+    pub(super) fn barrier(&self) -> CUdeviceptr {
+        self.barrier.address()
     }
 
     pub(crate) fn info(&self) -> &DeviceInfo {
@@ -182,6 +188,8 @@ impl Drop for OpenDevice {
         // Unloading needs the context, which need not be current here.
         let kernels = &raw mut self.kernels;
         self.with_context(|| {
+            // A capture of something else on this thread goes on.
+            let _relaxed = RelaxedCapture::new();
             // SAFETY: dropped once, here; not used after.
             unsafe { ManuallyDrop::drop(&mut *kernels) }
         });

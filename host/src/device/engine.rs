@@ -1,6 +1,7 @@
 //! The built-in engine: an open device, its streams and buffers, and projections on it.
 
 use super::buffer::{Buffer, Element, Slice, SliceMut};
+use super::captures;
 use super::context::{DeviceInfo, EngineOptions, OpenDevice};
 use super::projection::Projection;
 use super::raw::{CUdeviceptr, Kernels, Operands, Output, Overlap, Queue};
@@ -103,11 +104,11 @@ impl Engine {
         if values.is_empty() {
             return Ok(());
         }
-        let (bytes, queue) = (size_of_val(values), stream.handle().cast());
+        let bytes = size_of_val(values);
         // SAFETY: the device memory has as many bytes as the values, and both live until the copy has been waited for.
-        let code = unsafe { ffi::cuMemcpyHtoDAsync_v2(to.address(), values.as_ptr().cast(), bytes, queue) };
-        let queued = check(CALL, code);
-        stream.synchronize().and(queued)
+        copy(CALL, stream, |queue| unsafe {
+            ffi::cuMemcpyHtoDAsync_v2(to.address(), values.as_ptr().cast(), bytes, queue)
+        })
     }
 
     /// Copies values out of device memory, after all that was queued on the stream.
@@ -125,11 +126,11 @@ impl Engine {
         if values.is_empty() {
             return Ok(values);
         }
-        let (bytes, queue) = (size_of_val(&values[..]), stream.handle().cast());
+        let bytes = size_of_val(&values[..]);
         // SAFETY: the device memory has as many bytes as the values, and both live until the copy has been waited for.
-        let code = unsafe { ffi::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from.address(), bytes, queue) };
-        let queued = check(CALL, code);
-        stream.synchronize().and(queued)?;
+        copy(CALL, stream, |queue| unsafe {
+            ffi::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from.address(), bytes, queue)
+        })?;
         Ok(values)
     }
 
@@ -267,6 +268,20 @@ impl Engine {
     pub(super) fn open_device(&self) -> &Arc<OpenDevice> {
         &self.device
     }
+}
+
+/// Queues a copy from or to memory of the host's, and waits for it. A graph would refer to that memory when it is gone:
+/// nothing is queued where the stream is captured.
+fn copy(call: &'static str, stream: &Stream, queue: impl FnOnce(ffi::CUstream) -> u32) -> Result<()> {
+    let queued = {
+        let _unchanged = captures::unchanged();
+        if stream.capture()?.is_some() {
+            // The driver's own refusal, which fails the capture.
+            stream.synchronize()?;
+        }
+        check(call, queue(stream.handle().cast()))
+    };
+    stream.synchronize().and(queued)
 }
 
 /// The arguments of a projection.

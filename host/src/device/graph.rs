@@ -1,8 +1,9 @@
 //! Captured sequences of launches, replayed at once.
 
+use super::captures;
 use super::context::OpenDevice;
 use super::engine::Engine;
-use super::router_state::{RouterState, lock};
+use super::router_state::RouterState;
 use super::stream::Stream;
 use super::{Result, check};
 use hopper_cuda_driver::ffi::{self, CUgraph, CUgraphExec, stream_capture_mode};
@@ -39,20 +40,27 @@ impl Drop for Captured {
 /// stream is of use again.
 struct Capturing<'a> {
     stream: &'a Stream,
-    device: &'a OpenDevice,
     id: u64,
 }
 
 impl<'a> Capturing<'a> {
     /// Begins a capture. The stream is of the current context, which is the device's.
-    fn begin(stream: &'a Stream, device: &'a OpenDevice) -> Result<Self> {
+    fn begin(stream: &'a Stream) -> Result<Self> {
+        let _change = captures::change();
         // SAFETY: a live stream of the current context.
         let begun = unsafe { ffi::cuStreamBeginCapture_v2(stream.handle().cast(), stream_capture_mode::THREAD_LOCAL) };
         check("begin a capture", begun)?;
-        let mut capturing = Capturing { stream, device, id: 0 };
-        capturing.id = stream.capture()?.unwrap_or_default();
-        lock(device.captures()).insert(capturing.id, Vec::new());
-        Ok(capturing)
+        match stream.capture() {
+            Ok(id) => {
+                let id = id.unwrap_or_default();
+                captures::begin(id);
+                Ok(Capturing { stream, id })
+            }
+            Err(err) => {
+                drop(end(stream));
+                Err(err)
+            }
+        }
     }
 
     /// The graph, and the states of the routers in it.
@@ -64,12 +72,18 @@ impl<'a> Capturing<'a> {
     }
 
     fn end_now(&self) -> (Captured, Vec<Arc<RouterState>>, u32) {
-        let mut captured = Captured(null_mut());
-        // SAFETY: ends the capture that `begin` began; writes one handle.
-        let ended = unsafe { ffi::cuStreamEndCapture(self.stream.handle().cast(), &raw mut captured.0) };
-        let states = lock(self.device.captures()).remove(&self.id).unwrap_or_default();
-        (captured, states, ended)
+        let _change = captures::change();
+        let (captured, ended) = end(self.stream);
+        (captured, captures::end(self.id), ended)
     }
+}
+
+/// Ends a capture that began on the stream.
+fn end(stream: &Stream) -> (Captured, u32) {
+    let mut captured = Captured(null_mut());
+    // SAFETY: ends a capture; writes one handle.
+    let ended = unsafe { ffi::cuStreamEndCapture(stream.handle().cast(), &raw mut captured.0) };
+    (captured, ended)
 }
 
 impl Drop for Capturing<'_> {
@@ -92,7 +106,7 @@ impl Engine {
         let device = self.open_device();
         device.check_current()?;
         stream.check_device(device)?;
-        let capturing = Capturing::begin(stream, device)?;
+        let capturing = Capturing::begin(stream)?;
         record()?;
         let (captured, mut states) = capturing.end()?;
         states.sort_by_key(Arc::as_ptr);
@@ -118,7 +132,8 @@ impl Graph {
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.device.check_current()?;
         stream.check_device(&self.device)?;
-        let guards = self.states.iter().map(|state| state.use_on(stream));
+        let unchanged = captures::unchanged();
+        let guards = self.states.iter().map(|state| state.use_on(stream, &unchanged));
         let _guards = guards.collect::<Result<Vec<_>>>()?;
         // SAFETY: a live executable graph, a live stream.
         let launched = unsafe { ffi::cuGraphLaunch(self.exec, stream.handle().cast()) };

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod buffer;
+mod captures;
 mod context;
 mod engine;
 mod graph;

@@ -3,6 +3,7 @@
 use super::Result;
 use super::allocation::Allocation;
 use super::buffer::{Slice, SliceMut};
+use super::captures;
 use super::context::OpenDevice;
 use super::engine::Engine;
 use super::raw::{Overlap, Queue, RouteCall, RouterMemory};
@@ -435,7 +436,8 @@ impl Router {
             stream: stream.handle(),
             overlap,
         };
-        let _in_use = self.state.use_on(stream)?;
+        let unchanged = captures::unchanged();
+        let _in_use = self.state.use_on(stream, &unchanged)?;
         // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices borrow
         // live buffers of the context, and freeing device memory waits for work that uses it; 3. the state orders its
         // users; 4. only `prepare` writes weights, by copies that have ended.

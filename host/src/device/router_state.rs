@@ -4,6 +4,7 @@
 //! runs nothing: the state joins the graph, which orders every launch of it in the same way, on whatever stream.
 
 use super::allocation::Allocation;
+use super::captures::{self, Unchanged};
 use super::context::OpenDevice;
 use super::raw::Workspace;
 use super::setup::Setup;
@@ -12,7 +13,6 @@ use super::{Result, check};
 use crate::Error;
 use crate::plan::WorkspaceSize;
 use hopper_cuda_driver::ffi;
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The workspace of a router, and who used it last.
@@ -23,7 +23,7 @@ pub(super) struct RouterState {
     counters: Allocation,
     last: Mutex<LastUse>,
     /// Dropped last: the memory is of its context.
-    device: Arc<OpenDevice>,
+    _device: Arc<OpenDevice>,
 }
 
 /// Who used a state last.
@@ -34,9 +34,6 @@ pub(super) struct LastUse {
     /// Where a call was captured, and by which capture.
     captured: Option<(u64, Stream)>,
 }
-
-/// The states that are used by the captures that are under way, by the captures' numbers.
-pub(super) type Captures = Mutex<HashMap<u64, Vec<Arc<RouterState>>>>;
 
 /// A lock whose holder cannot leave things half done.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,7 +49,7 @@ impl RouterState {
             shared_sums: is_shared.then(|| zeros(size.shared_sums)).transpose()?,
             counters: zeros(size.counters)?,
             last: Mutex::default(),
-            device: Arc::clone(device),
+            _device: Arc::clone(device),
         })
     }
 
@@ -67,25 +64,23 @@ impl RouterState {
     }
 
     /// Has what is queued on a stream from here on come after all that used the state before. The caller queues the
-    /// state's use while it holds the guard.
+    /// state's use while it holds the guard, and before the captures may change.
     ///
     /// # Errors
     ///
     /// A stream that something else than [`Engine::capture`](crate::Engine::capture) captures; and a last use on a
     /// stream that is captured now, which nothing can wait for.
-    pub(super) fn use_on(self: &Arc<Self>, stream: &Stream) -> Result<MutexGuard<'_, LastUse>> {
+    pub(super) fn use_on(self: &Arc<Self>, stream: &Stream, _unchanged: &Unchanged) -> Result<MutexGuard<'_, LastUse>> {
         let mut last = lock(&self.last);
         if let Some(capture) = stream.capture()? {
-            let mut captures = lock(self.device.captures());
-            let states = captures.get_mut(&capture).ok_or(Error::ForeignCapture)?;
-            if !states.iter().any(|state| Arc::ptr_eq(state, self)) {
-                states.push(Arc::clone(self));
+            if !captures::join(capture, self) {
+                return Err(Error::ForeignCapture);
             }
             if let Some((before, other)) = &last.captured
                 && *before == capture
                 && !other.is_same(stream)
             {
-                stream.wait_for(other)?;
+                stream.queue_behind(other)?;
             }
             last.captured = Some((capture, stream.clone()));
             return Ok(last);
@@ -94,7 +89,7 @@ impl RouterState {
             if other.capture()?.is_some() {
                 return Err(Error::RouterInCapture);
             }
-            stream.wait_for(other)?;
+            stream.queue_behind(other)?;
         }
         last.stream = Some(stream.clone());
         Ok(last)
@@ -102,7 +97,8 @@ impl RouterState {
 
     /// Queues what makes the state clean, after all that used it before.
     pub(super) fn reset(self: &Arc<Self>, stream: &Stream) -> Result<()> {
-        let _last = self.use_on(stream)?;
+        let unchanged = captures::unchanged();
+        let _last = self.use_on(stream, &unchanged)?;
         for memory in [Some(&self.counters), self.shared_sums.as_ref()].into_iter().flatten() {
             if memory.bytes() > 0 {
                 let queue = stream.handle().cast();

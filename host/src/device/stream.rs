@@ -1,6 +1,6 @@
 //! Streams and events of an open device.
 
-use super::allocation::Allocation;
+use super::captures;
 use super::context::OpenDevice;
 use super::raw::CUstream;
 use super::{Result, check};
@@ -23,8 +23,6 @@ struct Owned {
     handle: CUstream,
     /// No other stream of the process has it.
     id: u64,
-    /// Written by [`Stream::barrier`], and never read.
-    barrier: Allocation,
     device: Arc<OpenDevice>,
 }
 
@@ -38,16 +36,15 @@ impl Stream {
     pub(super) fn new(device: &Arc<OpenDevice>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         const NON_BLOCKING: u32 = 1;
-        const CALL: &str = "create a stream";
-        let barrier = Allocation::new(CALL, size_of::<u32>())?;
         let mut handle = null_mut();
         // SAFETY: writes one handle.
-        check(CALL, unsafe { ffi::cuStreamCreate(&raw mut handle, NON_BLOCKING) })?;
+        check("create a stream", unsafe {
+            ffi::cuStreamCreate(&raw mut handle, NON_BLOCKING)
+        })?;
         Ok(Stream {
             owned: Arc::new(Owned {
                 handle: handle.cast(),
                 id: NEXT.fetch_add(1, Ordering::Relaxed),
-                barrier,
                 device: Arc::clone(device),
             }),
         })
@@ -72,9 +69,15 @@ impl Stream {
 
     /// Has what is queued from here on wait for all that was queued on another stream of the device up to here.
     pub fn wait_for(&self, other: &Stream) -> Result<()> {
+        let _change = captures::change();
+        self.queue_behind(other)
+    }
+
+    /// [`Stream::wait_for`] where neither stream's being captured changes by it.
+    pub(super) fn queue_behind(&self, other: &Stream) -> Result<()> {
         let event = Event::of_order(&self.owned.device)?;
         other.record(&event)?;
-        self.wait(&event)
+        self.queue_wait(&event)
     }
 
     /// Has the event happen when all that was queued up to here has ended.
@@ -88,6 +91,12 @@ impl Stream {
 
     /// Has what is queued from here on wait for an event, as it was last recorded.
     pub fn wait(&self, event: &Event) -> Result<()> {
+        // The stream joins the capture in which the event was recorded.
+        let _change = captures::change();
+        self.queue_wait(event)
+    }
+
+    fn queue_wait(&self, event: &Event) -> Result<()> {
         self.check_device(&event.device)?;
         // SAFETY: the event and the stream live.
         check("wait for an event", unsafe {
@@ -100,8 +109,8 @@ impl Stream {
     /// Neither blocks nor allocates; it costs about as much as an empty launch.
     pub fn barrier(&self) -> Result<()> {
         // A memset is no kernel: nothing overlaps it.
-        // SAFETY: the memory has the four bytes and lives until work on the stream has ended.
-        let code = unsafe { ffi::cuMemsetD32Async(self.owned.barrier.address(), 0, 1, self.ffi()) };
+        // SAFETY: the memory has the four bytes and lives as long as the device is open, which streams and graphs hold it.
+        let code = unsafe { ffi::cuMemsetD32Async(self.owned.device.barrier(), 0, 1, self.ffi()) };
         check("queue a barrier", code)
     }
 

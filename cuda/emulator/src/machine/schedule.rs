@@ -169,6 +169,8 @@ struct Worker<'a> {
     next: &'a AtomicU64,
     totals: &'a Mutex<Totals>,
     running: Vec<Cluster<'a>>,
+    /// Whether no other cluster can start before one that runs has ended.
+    full: bool,
     watch: Watch,
 }
 
@@ -179,6 +181,7 @@ impl<'a> Worker<'a> {
             next,
             totals,
             running: Vec::new(),
+            full: false,
             watch: Watch::default(),
         }
     }
@@ -189,6 +192,8 @@ impl<'a> Worker<'a> {
         if more {
             let random = Random::new(seed.wrapping_add(index.wrapping_mul(0x9e37_79b9)));
             self.running.push(Cluster::new(self.env, index, random));
+            // It may be the one that all others wait for, and has its time from here on.
+            self.watch.happened(&self.env.state.standstill);
         }
         more
     }
@@ -207,14 +212,15 @@ impl<'a> Worker<'a> {
             if self.running.is_empty() {
                 return;
             }
-            let mut i = 0;
-            while i < self.running.len() {
+            self.full = !more || self.running.len() >= most;
+            // The latest first: what takes the place of one that is done has had its turn.
+            for i in (0..self.running.len()).rev() {
                 if self.env.state.stop.load(Relaxed) {
                     return;
                 }
                 match self.slice(i) {
                     Some(Turn::Done) => self.finish(i),
-                    Some(_) => i += 1,
+                    Some(_) => {}
                     None => return,
                 }
             }
@@ -263,6 +269,7 @@ impl<'a> Worker<'a> {
             if self.running.is_empty() {
                 return;
             }
+            self.full = !more || self.running.len() >= resident(self.env);
             let i = random.below(self.running.len());
             let start = self.running[i].executed;
             let burst = 1 << random.below(9);
@@ -297,7 +304,7 @@ impl<'a> Worker<'a> {
         } else {
             self.watch.idle(all, cost)
         };
-        let too_long = idle > env.limits.idle_instructions;
+        let too_long = self.full && idle > env.limits.idle_instructions;
         let why = if too_long && self.watch.stands_still(all) {
             "nothing visible has happened for too long"
         } else if total > env.limits.total_instructions {

@@ -2,6 +2,7 @@
 
 use super::place::{Place, cannot_write};
 use crate::io::FileError;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What is there and to be removed again unless the work comes to its end: files under other names, and folders, each
 /// ahead of what is in it.
 static UNFINISHED: Mutex<Vec<Unfinished>> = Mutex::new(Vec::new());
+
+/// Names that are tried for an unfinished file.
+const MOST_NAMES: u32 = 10_000;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Unfinished {
@@ -73,17 +77,14 @@ impl PartFile {
                 io::Error::other("it is no regular file, and only one can be replaced"),
             ));
         }
-        let mut name = target
+        let name = target
             .file_name()
-            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?
-            .to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = target.with_file_name(name);
-        let file = {
+            .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        let (part, file) = {
             let mut held = hold();
-            let file = File::create(&part).map_err(failed)?;
+            let (part, file) = create_beside(target, name).map_err(failed)?;
             held.push(Unfinished::File(part.clone()));
-            file
+            (part, file)
         };
         let mut created = PartFile {
             part,
@@ -130,6 +131,23 @@ impl PartFile {
         forget(held, &Unfinished::File(self.part.clone()));
         Ok(())
     }
+}
+
+/// A new file next to a place, under a name that nothing has: another thread may write to the same place, or a process
+/// of the same number on another machine; and what has such a name may be a link to something else.
+fn create_beside(target: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+    let mut last = None;
+    for attempt in 0..MOST_NAMES {
+        let mut name = name.to_owned();
+        name.push(format!(".{}.{attempt}.part", std::process::id()));
+        let part = target.with_file_name(name);
+        match File::create_new(&part) {
+            Ok(file) => return Ok((part, file)),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => last = Some(err),
+            Err(err) => return Err(err),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
 }
 
 impl Drop for PartFile {
@@ -224,6 +242,41 @@ pub(crate) fn commit(mut files: Vec<PartFile>, mut folder: Option<Folder>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_for_one_place_are_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("out");
+        let [mut first, mut second, third] = [(); 3].map(|()| PartFile::create(&place).unwrap());
+        first.write(0, b"the first, which is longer").unwrap();
+        second.write(0, b"the second").unwrap();
+        second.finish(10).unwrap();
+        commit(vec![second], None).unwrap();
+        assert_eq!(std::fs::read(&place).unwrap(), b"the second");
+        drop(third);
+        first.finish(26).unwrap();
+        commit(vec![first], None).unwrap();
+        assert_eq!(std::fs::read(&place).unwrap(), b"the first, which is longer");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_written_through_a_link_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, other) = (folder.path().join("out"), folder.path().join("other"));
+        std::fs::write(&other, "other").unwrap();
+        for name in ["out.{}.part", "out.{}.0.part"] {
+            let name = name.replace("{}", &std::process::id().to_string());
+            std::os::unix::fs::symlink(&other, folder.path().join(name)).unwrap();
+        }
+        let mut file = PartFile::create(&place).unwrap();
+        file.write(0, b"new").unwrap();
+        file.finish(3).unwrap();
+        commit(vec![file], None).unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"other");
+        assert!(!place.is_symlink() && std::fs::read(&place).unwrap() == b"new");
+    }
 
     #[test]
     fn folders_that_came_for_nothing_go_again() {
