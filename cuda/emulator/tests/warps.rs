@@ -100,13 +100,26 @@ fn reductions() {
 
 #[test]
 fn one_is_elected() {
+    // Whoever it is: the only lane whose predicate holds is the one that all are told of.
+    let agree = |members: &str| {
+        format!(
+            "elect.sync %r8|%p1, {members}; vote.sync.ballot.b32 %r2, %p1, {members}; mov.u32 %r3, 1; shl.b32 %r3, %r3, %r8;
+             xor.b32 %r2, %r2, %r3; setp.eq.u32 %p2, %r2, 0; selp.u32 %r9, 1, 0, %p2;"
+        )
+    };
+    check(|_| 1, &agree("-1"));
     check(
-        |lane| u32::from(lane == 0),
-        "elect.sync %r8|%p1, -1; selp.u32 %r9, 1, 0, %p1;",
+        |lane| u32::from(lane >= 4),
+        &format!("setp.lt.u32 %p2, %r1, 4; @%p2 bra END; {} END:", agree("0xfffffff0")),
+    );
+    // Only members are elected.
+    check(
+        |lane| u32::from(lane >= 4),
+        "setp.lt.u32 %p2, %r1, 4; @%p2 bra END; elect.sync %r8|_, 0xfffffff0; setp.ge.u32 %p3, %r8, 4; selp.u32 %r9, 1, 0, %p3; END:",
     );
     check(
-        |lane| if lane >= 4 { 4 + 100 * u32::from(lane == 4) } else { 0 },
-        "setp.lt.u32 %p2, %r1, 4; @%p2 bra END; elect.sync %r9|%p1, 0xfffffff0; @%p1 add.u32 %r9, %r9, 100; END:",
+        |lane| u32::from(lane == 7),
+        "setp.ne.u32 %p2, %r1, 7; @%p2 bra END; elect.sync %r8|%p1, 0x80; selp.u32 %r9, 1, 0, %p1; END:",
     );
 }
 
