@@ -112,7 +112,7 @@ impl From<PlanOp> for Op {
 /// What is multiplied by what.
 #[derive(Debug, Args)]
 pub(crate) struct Operands {
-    /// The weights W, `[N, K]`, a router's F32 or BF16 `[experts, K]`; `:TENSOR` may be left out where the file has one
+    /// The weights W, `[N, K]`, a router's F32 or BF16 `[experts, K]`; without `:TENSOR`, the file's only
     /// 2-D tensor
     #[arg(long, value_name = "FILE[:TENSOR]")]
     pub(crate) weights: PathBuf,

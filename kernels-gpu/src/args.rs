@@ -25,8 +25,8 @@ pub struct GemvArgs {
     pub y_fp32: u32,
 }
 
-/// How the chunks of K are dealt out to the CTAs that split it: in order, a slice each. The host divides, which a kernel
-/// would pay for ahead of its first load.
+/// How the chunks of K are dealt out to the CTAs that split it: in order, a slice each. The host divides, which a
+/// kernel would pay for ahead of its first load.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KSlices {
@@ -102,7 +102,8 @@ pub struct GemmArgs {
     pub k: u32,
     /// Not zero: the output is FP32, the sums as they are.
     pub y_fp32: u32,
-    /// What of K each of the cluster's parts and of the grid's slices takes: [`Gemm::k_slices`](crate::instances::Gemm::k_slices).
+    /// What of K each of the cluster's parts and of the grid's slices takes:
+    /// [`Gemm::k_slices`](crate::instances::Gemm::k_slices).
     pub k_slices: KSlices,
     /// The split-K reduction, and the gate.
     pub split_k: SplitKArgs,

@@ -8,6 +8,7 @@ pub mod gate;
 pub mod product;
 pub mod route;
 pub mod router;
+pub mod router_call;
 
 use approx::abs_diff_ne;
 use hopper_proj::formats::{PackFormat, Weights};

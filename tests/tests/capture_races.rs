@@ -1,60 +1,17 @@
 //! Captures while other threads, other engines and other values come and go: what is captured is whole, and what is not
 //! runs.
 
-use hopper_proj::reference::{self, LOGITS_GOAL, gate};
 use hopper_proj::{Buffer, Choices, Engine, Error, Event, Graph, Projection, Slice, SliceMut};
-use hopper_proj::{DriverChoice, EngineOptions, Result, Router, RouterConfig, RouterOptions, RouterWeights, Score};
+use hopper_proj::{DriverChoice, EngineOptions, Router, RouterConfig, RouterOptions, RouterWeights, Score};
 use hopper_proj::{Stream, Tokens, bf16};
-use hopper_proj_tests::{Device, Values, here, prepare, shape, there};
+use hopper_proj_tests::router_call::Call;
+use hopper_proj_tests::{Device, Values, prepare, shape, there};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const K: usize = 16;
 const EXPERTS: usize = 8;
 const TOP_K: usize = 2;
-
-/// A call of a router with buffers of its own.
-struct Call {
-    m: usize,
-    x: Buffer<bf16>,
-    ids: Buffer<i32>,
-    weights: Buffer<f32>,
-    logits: Buffer<f32>,
-}
-
-impl Call {
-    fn new(values: &mut Values, m: usize) -> Self {
-        Call {
-            m,
-            x: there(&values.bf16(m * K)),
-            ids: there(&vec![-9; m * TOP_K]),
-            weights: there(&vec![f32::NAN; m * TOP_K]),
-            logits: there(&vec![f32::NAN; m * EXPERTS]),
-        }
-    }
-
-    fn queue(&mut self, router: &Router, stream: &Stream) -> Result<()> {
-        let choices = Choices::new(&mut self.ids, &mut self.weights).logits(&mut self.logits);
-        router.route(Tokens::new(&self.x, self.m), choices, stream)
-    }
-
-    /// Whether the call has not run since it was checked.
-    fn is_unwritten(&self) -> bool {
-        here(&self.logits).iter().all(|logit| logit.is_nan())
-    }
-
-    /// The results are right; they are unwritten again after.
-    fn check(&mut self, router: &Router, weights: &[f32]) {
-        let logits = here(&self.logits);
-        let exact = reference::logits(&here(&self.x), weights, router.shape(), self.m).unwrap();
-        let error = reference::relative_error_fp32(&logits, &exact);
-        assert!(error < LOGITS_GOAL, "relative error {error:e}");
-        gate::check(&here(&self.ids), &here(&self.weights), &logits, router.gate(), None).unwrap();
-        let unwritten = vec![f32::NAN; self.m * EXPERTS];
-        let (engine, stream) = (Device::of_the_run().engine, Device::of_the_run().stream);
-        engine.write(&mut self.logits, &unwritten, &stream).unwrap();
-    }
-}
 
 fn router(device: &Device, values: &mut Values) -> (Router, Vec<f32>) {
     let weights = values.fp32(EXPERTS * K);
@@ -97,14 +54,14 @@ fn values_may_go_to_other_threads() {
 fn an_engine_captures_the_routers_of_another() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (router, weights) = router(&device, &mut values);
-    let (engine, mut call) = (another_engine(), Call::new(&mut values, 3));
+    let (engine, mut call) = (another_engine(), Call::new(&router, &mut values, 3));
     let stream = engine.stream().unwrap();
     let mut graph = engine.capture(&stream, || call.queue(&router, &stream)).unwrap();
     assert!(call.is_unwritten());
     drop(engine);
     for stream in [&stream, &device.stream] {
         replay(&mut graph, stream);
-        call.check(&router, &weights);
+        call.check(&router, &weights).unwrap();
     }
 }
 
@@ -129,13 +86,13 @@ fn a_graph_outlives_the_streams_of_its_capture() {
 fn a_capture_outlives_what_is_dropped_meanwhile() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (kept, weights) = router(&device, &mut values);
-    let mut call = Call::new(&mut values, 2);
+    let mut call = Call::new(&kept, &mut values, 2);
     let mut much = || {
         let engine = another_engine();
         let (router, _) = router(&device, &mut values);
         let projection = prepare(&engine, &[bf16::ONE; 15], shape(3, 5)).unwrap();
         let stream = engine.stream().unwrap();
-        let mut used = Call::new(&mut values, 1);
+        let mut used = Call::new(&router, &mut values, 1);
         let graph = engine.capture(&stream, || used.queue(&router, &stream)).unwrap();
         used.queue(&router, &stream).unwrap();
         let events = (engine.event().unwrap(), engine.timing_event().unwrap());
@@ -154,7 +111,7 @@ fn a_capture_outlives_what_is_dropped_meanwhile() {
         };
         let mut graph = device.engine.capture(&device.stream, record).unwrap();
         replay(&mut graph, &device.stream);
-        call.check(&kept, &weights);
+        call.check(&kept, &weights).unwrap();
     }
 }
 
@@ -163,7 +120,7 @@ fn a_capture_that_fails_leaves_its_routers_as_they_were() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (router, weights) = router(&device, &mut values);
     let (engine, stream) = (&device.engine, engine_stream(&device));
-    let mut call = Call::new(&mut values, 3);
+    let mut call = Call::new(&router, &mut values, 3);
     for how in 0..3 {
         let record = || {
             router.reset(&stream)?;
@@ -181,7 +138,7 @@ fn a_capture_that_fails_leaves_its_routers_as_they_were() {
         for stream in [&stream, &device.stream] {
             call.queue(&router, stream).unwrap();
             stream.synchronize().unwrap();
-            call.check(&router, &weights);
+            call.check(&router, &weights).unwrap();
         }
     }
 }
@@ -196,8 +153,8 @@ fn a_graph_may_be_captured_with_its_routers() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
     let (engine, stream, side) = (&device.engine, &device.stream, engine_stream(&device));
     let (routers, weights): (Vec<Router>, Vec<Vec<f32>>) = (0..2).map(|_| router(&device, &mut values)).unzip();
-    let mut calls = [2, 40].map(|m| Call::new(&mut values, m));
-    let mut eager = Call::new(&mut values, 4);
+    let mut calls = [2, 40].map(|m| Call::new(&routers[0], &mut values, m));
+    let mut eager = Call::new(&routers[0], &mut values, 4);
     let mut record = |stream: &Stream| {
         let mut pairs = calls.iter_mut().zip(&routers);
         pairs.try_for_each(|(call, router)| call.queue(router, stream))
@@ -211,9 +168,9 @@ fn a_graph_may_be_captured_with_its_routers() {
         assert!(calls.iter().all(Call::is_unwritten));
         eager.queue(&routers[0], &engine_stream(&device)).unwrap();
         replay(&mut outer, stream);
-        eager.check(&routers[0], &weights[0]);
+        eager.check(&routers[0], &weights[0]).unwrap();
         for ((call, router), weights) in calls.iter_mut().zip(&routers).zip(&weights) {
-            call.check(router, weights);
+            call.check(router, weights).unwrap();
         }
     }
 }
@@ -228,11 +185,10 @@ fn nothing_is_nothing() {
     assert!(engine.zeroed::<f32>(0).unwrap().is_empty() && empty.is_empty());
     assert!(engine.download(&empty, stream).unwrap().is_empty());
     engine.write(&mut empty, &[], stream).unwrap();
-    let (x, mut call) = (engine.upload(&[bf16::ONE; 5]).unwrap(), Call::new(&mut values, 1));
-    (call.m, call.x) = (0, there(&[]));
-    call.ids = there(&[]);
-    call.weights = there(&[]);
-    call.logits = there(&[]);
+    let (x, mut call) = (
+        engine.upload(&[bf16::ONE; 5]).unwrap(),
+        Call::new(&router, &mut values, 0),
+    );
     let record = || {
         engine.project(&projection, x.slice(5..)?, 0, &mut empty, stream)?;
         call.queue(&router, stream)
@@ -263,8 +219,8 @@ fn captures_and_calls_of_other_threads_do_not_mix() {
     let engine = &device.engine;
     let (router, weights) = router(&device, &mut values);
     let (shared, done) = (engine_stream(&device), AtomicBool::new(false));
-    let mut calls = [(); 2].map(|()| Call::new(&mut values, 1));
-    let mut on_shared = Call::new(&mut values, 1);
+    let mut calls = [(); 2].map(|()| Call::new(&router, &mut values, 1));
+    let mut on_shared = Call::new(&router, &mut values, 1);
     std::thread::scope(|scope| {
         let (router, weights, shared, done) = (&router, &weights, &shared, &done);
         scope.spawn(move || {
@@ -288,7 +244,7 @@ fn captures_and_calls_of_other_threads_do_not_mix() {
                     match call.queue(router, &own) {
                         Ok(()) => {
                             own.synchronize().unwrap();
-                            call.check(router, weights);
+                            call.check(router, weights).unwrap();
                         }
                         Err(err) => assert!(matches!(err, Error::RouterInCapture), "{err}"),
                     }

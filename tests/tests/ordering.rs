@@ -63,8 +63,8 @@ fn all_is_waited_for(calls: &[Call]) {
     assert!(count > 0, "{calls:?}");
 }
 
-/// Calls that a capture elsewhere would forbid come in the thread's relaxed capture mode. The exchange after a call shows
-/// the mode that it came in.
+/// Calls that a capture elsewhere would forbid come in the thread's relaxed capture mode. The exchange after a call
+/// shows the mode that it came in.
 fn all_is_relaxed(calls: &[Call]) {
     const RELAXED: u64 = 2;
     let minded = [

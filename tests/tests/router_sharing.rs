@@ -2,53 +2,14 @@
 
 use hopper_cuda_driver::emulated::set_seed;
 use hopper_cuda_driver::ffi::{self, stream_capture_mode as mode};
-use hopper_proj::reference::gate;
-use hopper_proj::{Buffer, Choices, Engine, Error, Graph, Result, Router, RouterConfig, Score, Stream, Tokens, bf16};
-use hopper_proj_tests::{Device, Values, here, there};
+use hopper_proj::{Engine, Error, Graph, Router, RouterConfig, Score, Stream};
+use hopper_proj_tests::router_call::Call;
+use hopper_proj_tests::{Device, Values};
 use std::ptr::null_mut;
 
 const K: usize = 136;
 const EXPERTS: usize = 24;
 const TOP_K: usize = 3;
-
-/// A call with buffers of its own.
-struct Call {
-    m: usize,
-    x: Buffer<bf16>,
-    ids: Buffer<i32>,
-    weights: Buffer<f32>,
-    logits: Buffer<f32>,
-}
-
-impl Call {
-    fn new(values: &mut Values, m: usize) -> Self {
-        Call {
-            m,
-            x: there(&values.bf16(m * K)),
-            ids: there(&vec![-9; m * TOP_K]),
-            weights: there(&vec![f32::NAN; m * TOP_K]),
-            logits: there(&vec![f32::NAN; m * EXPERTS]),
-        }
-    }
-
-    fn queue(&mut self, router: &Router, stream: &Stream) -> Result<()> {
-        let choices = Choices::new(&mut self.ids, &mut self.weights).logits(&mut self.logits);
-        router.route(Tokens::new(&self.x, self.m), choices, stream)
-    }
-
-    /// Fails unless the results are right, and makes them wrong again.
-    fn check(&mut self, router: &Router, weights: &[f32]) -> std::result::Result<(), String> {
-        let logits = here(&self.logits);
-        let exact = hopper_proj::reference::logits(&here(&self.x), weights, router.shape(), self.m).unwrap();
-        let error = hopper_proj::reference::relative_error_fp32(&logits, &exact);
-        if error > hopper_proj::reference::LOGITS_GOAL {
-            return Err(format!("relative error {error:e}"));
-        }
-        gate::check(&here(&self.ids), &here(&self.weights), &logits, router.gate(), None)?;
-        self.logits = there(&vec![f32::NAN; self.m * EXPERTS]);
-        Ok(())
-    }
-}
 
 struct Setup {
     device: Device,
@@ -83,7 +44,7 @@ fn calls_on_several_streams_follow_each_other() {
         set_seed(Some(seed));
         let mut calls: Vec<Call> = [5, 40, 1, 33, 70, 8]
             .into_iter()
-            .map(|m| Call::new(&mut values, m))
+            .map(|m| Call::new(&router, &mut values, m))
             .collect();
         for (at, call) in calls.iter_mut().enumerate() {
             call.queue(&router, &streams[at % 3]).unwrap();
@@ -104,7 +65,7 @@ fn calls_of_several_threads_follow_each_other() {
         weights,
         router,
     } = setup();
-    let calls: Vec<Call> = (0..4).map(|at| Call::new(&mut values, 3 + 20 * at)).collect();
+    let calls: Vec<Call> = (0..4).map(|at| Call::new(&router, &mut values, 3 + 20 * at)).collect();
     std::thread::scope(|scope| {
         for mut call in calls {
             let (engine, router, weights) = (&device.engine, &router, &weights);
@@ -136,8 +97,8 @@ fn graphs_and_calls_may_share_a_router() {
     } = setup();
     let engine = &device.engine;
     let streams = [(); 2].map(|()| engine.stream().unwrap());
-    let mut eager = Call::new(&mut values, 6);
-    let mut calls = [4, 41, 9, 2].map(|m| Call::new(&mut values, m));
+    let mut eager = Call::new(&router, &mut values, 6);
+    let mut calls = [4, 41, 9, 2].map(|m| Call::new(&router, &mut values, m));
     let [first, second] = [0, 1].map(|at| {
         let calls = &mut calls[2 * at..2 * at + 2];
         captured(engine, &streams[at], &router, calls)
@@ -151,14 +112,7 @@ fn graphs_and_calls_may_share_a_router() {
         }
         streams.iter().for_each(|stream| stream.synchronize().unwrap());
         for call in calls.iter_mut().chain([&mut eager]) {
-            let x = here(&call.x);
-            let logits = here(&call.logits);
-            let exact = hopper_proj::reference::logits(&x, &weights, router.shape(), call.m).unwrap();
-            assert!(hopper_proj::reference::relative_error_fp32(&logits, &exact) < 5e-6);
-            gate::check(&here(&call.ids), &here(&call.weights), &logits, router.gate(), None).unwrap();
-            engine
-                .write(&mut call.logits, &vec![f32::NAN; call.m * EXPERTS], &streams[0])
-                .unwrap();
+            call.check(&router, &weights).unwrap();
         }
     }
 }
@@ -173,7 +127,7 @@ fn what_nothing_can_order_is_refused() {
     } = setup();
     let engine = &device.engine;
     let (stream, side) = (engine.stream().unwrap(), engine.stream().unwrap());
-    let mut call = Call::new(&mut values, 5);
+    let mut call = Call::new(&router, &mut values, 5);
     call.queue(&router, &stream).unwrap();
     // The stream of the last call is captured by now: nothing outside can wait for it.
     let captured = engine.capture(&stream, || {
@@ -211,7 +165,7 @@ fn a_capture_of_several_streams_orders_a_routers_calls() {
     } = setup();
     let engine = &device.engine;
     let (stream, side) = (engine.stream().unwrap(), engine.stream().unwrap());
-    let mut calls = [7, 35].map(|m| Call::new(&mut values, m));
+    let mut calls = [7, 35].map(|m| Call::new(&router, &mut values, m));
     let captured = engine.capture(&stream, || {
         side.wait_for(&stream)?;
         let [first, second] = &mut calls;
@@ -240,7 +194,7 @@ fn a_reset_makes_a_spoilt_workspace_clean() {
         weights,
         router,
     } = setup();
-    let (stream, mut call) = (&device.stream, Call::new(&mut values, 48));
+    let (stream, mut call) = (&device.stream, Call::new(&router, &mut values, 48));
     let workspace = router.memory().workspace;
     // SAFETY: what a launch leaves that is cut off half way: a counter and a shared sum that are not 0.
     unsafe {

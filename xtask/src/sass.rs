@@ -9,9 +9,9 @@ use kernels_gpu::instances::Family;
 
 use crate::{paths, table, timeline};
 
-/// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise, or
-/// if the record of timelines, which is the newest wheel's, is not what the machine code takes. `with_timeline` shows the
-/// timelines and writes the record.
+/// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise,
+/// or if the record of timelines, which is the newest wheel's, is not what the machine code takes. `with_timeline`
+/// shows the timelines and writes the record.
 pub(crate) fn run(with_timeline: bool) -> Result<()> {
     let target = paths::root().join("target");
     let mut broken = 0;

@@ -15,8 +15,8 @@ pub(crate) fn entries_of(family: Family) -> Vec<EntrySpec> {
     family.entries().map(|entry| spec(&entry)).collect()
 }
 
-/// How a loop over lanes ends, which the assembler makes around an instruction with uniform operands that it does not know
-/// to be uniform: some 60 cycles for each bulk copy, TMA load or mbarrier. [`cuda_std::warp::elect`] avoids it.
+/// How a loop over lanes ends, which the assembler makes around an instruction with uniform operands that it does not
+/// know to be uniform: some 60 cycles for each bulk copy, TMA load or mbarrier. [`cuda_std::warp::elect`] avoids it.
 const WATERFALL: &str = "BRA.U.ANY";
 
 fn spec(entry: &instances::Entry) -> EntrySpec {

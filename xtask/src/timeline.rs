@@ -120,7 +120,8 @@ pub(crate) fn show(rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Cycles to `griddepcontrol.wait` that a GEMV may take: the prologue is not hidden where the preceding kernel ends early.
+/// Cycles to `griddepcontrol.wait` that a GEMV may take: the prologue is not hidden where the preceding kernel ends
+/// early.
 const GEMV_WAIT: u32 = 410;
 /// The same for routers, which load their rows' factors ahead of it.
 const ROUTE_WAIT: u32 = 440;

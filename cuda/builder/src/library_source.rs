@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{BuildError, LIBRARY_SOURCE_VARIABLE, SourceError};
 use crate::toolchain::{Toolchain, output_of};
 
-/// The source of the library that belongs to the compiler that is active in `folder`: for those who build it
-/// themselves.
+/// The source of the standard library of the compiler that is active in `folder`, to build `core` from.
 ///
 /// # Errors
 ///

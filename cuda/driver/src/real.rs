@@ -21,7 +21,7 @@ pub(crate) extern "C" fn hopper_cuda_driver_marker() {}
 
 /// NVIDIA's library, loaded, initialised and with a device to offer.
 pub(crate) struct Real {
-    library: Library,
+    loaded: Library,
     devices: c_int,
 }
 
@@ -48,8 +48,8 @@ impl Real {
     pub(crate) fn open() -> Result<Real, Unavailable> {
         // SAFETY: NVIDIA's library may be loaded by any program; its initialisers ask nothing of the caller, nor do
         // this crate's, where the file is a copy of it.
-        let library = unsafe { Library::new(LIBRARY) }.map_err(|error| Unavailable::of_loader(in_full(&error)))?;
-        let mut real = Real { library, devices: 0 };
+        let loaded = unsafe { Library::new(LIBRARY) }.map_err(|error| Unavailable::of_loader(in_full(&error)))?;
+        let mut real = Real { loaded, devices: 0 };
         if real.symbol(c"hopper_cuda_driver_marker").is_some() {
             return Err(Unavailable::Emulated);
         }
@@ -96,7 +96,7 @@ impl Real {
     /// The address of a function, if this driver is new enough to have it.
     pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         // SAFETY: only the address is taken here; what it is called as is its caller's promise.
-        let symbol = unsafe { self.library.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
+        let symbol = unsafe { self.loaded.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok()?;
         NonNull::new(*symbol)
     }
 

@@ -52,13 +52,13 @@ pub unsafe fn arrive(barrier: SharedAddr) {
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-/// `mbarrier.arrive` at a barrier of any CTA of the cluster, with the scope of this thread's CTA: for whoever waits there
-/// to start a bulk copy or TMA load over what this thread has read.
+/// `mbarrier.arrive` at a barrier of any CTA of the cluster, with the scope of this thread's CTA: for whoever waits
+/// there to start a bulk copy or TMA load over what this thread has read.
 ///
 /// The scope of the cluster would cost a GPU-wide fence here and an invalidation of L1 at the wait. The memory model
 /// (PTX ISA §8) gives an arrival of the smaller scope no meaning for other CTAs. It suffices all the same, as CUTLASS's
-/// pipelines show: when a thread arrives, its loads have brought their operands into registers, and the `wgmma`s that it
-/// has waited for have read theirs; and a copy that is issued after the arrival was seen reaches shared memory later
+/// pipelines show: when a thread arrives, its loads have brought their operands into registers, and the `wgmma`s that
+/// it has waited for have read theirs; and a copy that is issued after the arrival was seen reaches shared memory later
 /// still. What threads have *written* is not ordered by it.
 ///
 /// # Safety
@@ -71,8 +71,8 @@ pub unsafe fn arrive_in_cluster(barrier: ClusterAddr) {
     unsafe { asm!("mbarrier.arrive.shared::cluster.b64 _, [{0}];", in(reg32) barrier, options(nostack)) };
 }
 
-/// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's threads,
-/// is visible after. Of other CTAs' threads, see [`arrive_in_cluster`].
+/// `mbarrier.try_wait.parity` until the phase of this parity has ended; what arrived with it, copies and this CTA's
+/// threads, is visible after. Of other CTAs' threads, see [`arrive_in_cluster`].
 ///
 /// # Safety
 /// `barrier` was initialised, and this ordered before the call.

@@ -4,8 +4,8 @@ use super::router_state::{RouterState, lock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Whether a stream is captured may change while this is held alone, and not while it is shared. It comes ahead of every
-/// other lock.
+/// Whether a stream is captured may change while this is held alone, and not while it is shared. It comes ahead of
+/// every other lock.
 static CHANGE: RwLock<()> = RwLock::new(());
 
 /// The routers' states that captures use, by the captures' numbers, of which the driver gives each once per process.

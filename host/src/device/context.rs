@@ -45,8 +45,8 @@ impl EngineOptions {
     ///
     /// # Safety
     ///
-    /// The text's kernels have the names, parameters and block sizes of the shipped ones, and touch no memory that those
-    /// do not touch.
+    /// The text's kernels have the names, parameters and block sizes of the shipped ones, and touch no memory that
+    /// those do not touch.
     #[must_use]
     pub unsafe fn with_ptx(mut self, ptx: &'static [Replacement]) -> Self {
         self.ptx = ptx;
@@ -89,8 +89,8 @@ pub struct DeviceInfo {
 #[derive(Debug)]
 pub(crate) struct OpenDevice {
     kernels: ManuallyDrop<Kernels>,
-    /// Written by [`Stream::barrier`](super::Stream::barrier), and never read. It is the device's, so that it outlives every
-    /// graph that writes to it.
+    /// Written by [`Stream::barrier`](super::Stream::barrier), and never read. It is the device's, so that it outlives
+    /// every graph that writes to it.
     barrier: Allocation,
     context: Context,
     info: DeviceInfo,

@@ -14,8 +14,8 @@ use half::bf16;
 use hopper_cuda_driver::ffi;
 use std::sync::Arc;
 
-/// An open device. Cheap to clone; the device closes with the last clone and the last value that was made by it: buffer,
-/// stream, event, projection, router and graph.
+/// An open device. Cheap to clone; the device closes with the last clone and the last value that was made by it:
+/// buffer, stream, event, projection, router and graph.
 #[derive(Debug, Clone)]
 pub struct Engine {
     device: Arc<OpenDevice>,
@@ -88,8 +88,8 @@ impl Engine {
         Ok(Buffer::new(memory, len, &self.device))
     }
 
-    /// Copies values into device memory of as many values, after all that was queued on the stream, and waits until they
-    /// are there.
+    /// Copies values into device memory of as many values, after all that was queued on the stream, and waits until
+    /// they are there.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl Engine {
     /// graph. The launch may start before the preceding kernel on the stream has ended, and streams in weights
     /// meanwhile; it reads `x` and writes `y` after. `m = 0` does nothing.
     ///
-    /// With overlapping launches, no launch on the stream since the last one that did not overlap may write the weights:
-    /// an earlier kernel may still run when this one reads them. [`Stream::barrier`] ends the overlap.
+    /// With overlapping launches, no launch on the stream since the last one that did not overlap may write the
+    /// weights: an earlier kernel may still run when this one reads them. [`Stream::barrier`] ends the overlap.
     ///
     /// # Errors
     ///
@@ -236,9 +236,9 @@ impl Engine {
             stream: stream.handle(),
             overlap,
         };
-        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices borrow
-        // live buffers of the context, and freeing device memory waits for work that uses it; 3. only `prepare` writes
-        // weights, by copies that have ended; the plan is for these operands.
+        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices
+        // borrow live buffers of the context, and freeing device memory waits for work that uses it; 3. only `prepare`
+        // writes weights, by copies that have ended; the plan is for these operands.
         unsafe { self.kernels().launch(plan, &call.operands, queue) }
     }
 

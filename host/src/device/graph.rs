@@ -96,9 +96,9 @@ impl Drop for Capturing<'_> {
 impl Engine {
     /// Captures what `record` queues on the stream, instead of running it.
     ///
-    /// Meanwhile the stream cannot be waited for, and neither can be whatever takes part: the driver refuses such calls,
-    /// and the capture has failed. Buffers may be made, filled and dropped, and weights prepared, on any thread: that
-    /// work is not captured.
+    /// Meanwhile the stream cannot be waited for, and neither can be whatever takes part: the driver refuses such
+    /// calls, and the capture has failed. Buffers may be made, filled and dropped, and weights prepared, on any thread:
+    /// that work is not captured.
     ///
     /// Other streams take part once they wait for an event that was recorded on a stream that does; at the end, this
     /// one must wait for them in the same way: [`Stream::wait_for`].
@@ -128,7 +128,8 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// Every buffer, projection and router that the captured launches use still lives, and does so until they have ended.
+    /// Every buffer, projection and router that the captured launches use still lives, and does so until they have
+    /// ended.
     pub unsafe fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.device.check_current()?;
         stream.check_device(&self.device)?;

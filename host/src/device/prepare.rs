@@ -113,8 +113,8 @@ impl Engine {
     /// copied. Weights that are packed already stay so where the format allows it and units can be cut at the slice's
     /// borders.
     ///
-    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode, so
-    /// captures on this thread and on others go on undisturbed.
+    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode,
+    /// so captures on this thread and on others go on undisturbed.
     ///
     /// # Errors
     ///

@@ -94,8 +94,8 @@ impl Engine {
             overlap,
         };
         let out = out.address();
-        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. the sizes are those of the buffers, the output's was checked, and freeing device memory waits for work
-        // that uses it.
+        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. the sizes are those of the buffers,
+        // the output's was checked, and freeing device memory waits for work that uses it.
         unsafe { self.kernels().stream_read(reader, data, bytes, out, ctas, queue) }
     }
 

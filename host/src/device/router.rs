@@ -120,7 +120,8 @@ pub struct Choices<'a> {
 }
 
 impl<'a> Choices<'a> {
-    /// For the ids of the chosen experts, `[m, top_k]`, best first, -1 for padding; and for their weights, `[m, top_k]`.
+    /// For the ids of the chosen experts, `[m, top_k]`, best first, -1 for padding; and for their weights, `[m,
+    /// top_k]`.
     pub fn new(ids: impl Into<SliceMut<'a, i32>>, weights: impl Into<SliceMut<'a, f32>>) -> Self {
         Choices {
             ids: ids.into(),
@@ -139,9 +140,9 @@ impl<'a> Choices<'a> {
 
 /// A router in device memory, with its workspace. It may be dropped on any thread, and used on several.
 ///
-/// Its calls share the workspace and therefore run one after the other: a call on another stream than the last one first
-/// has its stream wait for that one (by an event). Captured calls run when their [`Graph`](crate::Graph) is launched,
-/// which is ordered in the same way. Calls that should run at the same time take a router each:
+/// Its calls share the workspace and therefore run one after the other: a call on another stream than the last one
+/// first has its stream wait for that one (by an event). Captured calls run when their [`Graph`](crate::Graph) is
+/// launched, which is ordered in the same way. Calls that should run at the same time take a router each:
 /// [`Router::with_own_workspace`].
 #[derive(Debug)]
 pub struct Router {
@@ -167,8 +168,8 @@ impl Router {
     /// Splits and uploads weights, makes room for what calls need, and loads the kernels for up to
     /// [`RouterOptions::max_tokens`] tokens: calls allocate and load nothing. Slow, once per layer.
     ///
-    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode, so
-    /// captures on this thread and on others go on undisturbed.
+    /// What it starts is done when it returns. It works on a stream of its own, in the thread's relaxed capture mode,
+    /// so captures on this thread and on others go on undisturbed.
     pub fn prepare(
         engine: &Engine,
         weights: RouterWeights<'_>,
@@ -438,9 +439,9 @@ impl Router {
         };
         let unchanged = captures::unchanged();
         let _in_use = self.state.use_on(stream, &unchanged)?;
-        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices borrow
-        // live buffers of the context, and freeing device memory waits for work that uses it; 3. the state orders its
-        // users; 4. only `prepare` writes weights, by copies that have ended.
+        // SAFETY: 1. the engine's context is current, and the stream is of it; 2. lengths were checked, the slices
+        // borrow live buffers of the context, and freeing device memory waits for work that uses it; 3. the state
+        // orders its users; 4. only `prepare` writes weights, by copies that have ended.
         unsafe { device.kernels().route_by(kernel, &memory, gate, call, queue) }
     }
 }

@@ -9,7 +9,8 @@ use super::{Result, check};
 use hopper_cuda_driver::ffi::{self, stream_capture_mode};
 use std::ptr::null_mut;
 
-/// The calling thread's capture mode, relaxed until the value is dropped: calls that a capture would forbid are allowed.
+/// The calling thread's capture mode, relaxed until the value is dropped: calls that a capture would forbid are
+/// allowed.
 pub(super) struct RelaxedCapture {
     before: u32,
 }

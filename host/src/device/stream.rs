@@ -108,8 +108,8 @@ impl Stream {
     /// overlap the preceding kernel. Weights that a kernel has written ahead of it may be read by launches after it.
     /// Neither blocks nor allocates; it costs about as much as an empty launch.
     pub fn barrier(&self) -> Result<()> {
-        // A memset is no kernel: nothing overlaps it.
-        // SAFETY: the memory has the four bytes and lives as long as the device is open, which streams and graphs hold it.
+        // A memset is no kernel: nothing overlaps it. SAFETY: the memory has the four bytes and lives as long as the
+        // device is open, which streams and graphs hold it.
         let code = unsafe { ffi::cuMemsetD32Async(self.owned.device.barrier(), 0, 1, self.ffi()) };
         check("queue a barrier", code)
     }

@@ -12,8 +12,8 @@ use cuda_std::math;
 
 /// A number that grows with how good a group is; its lowest five bits are zeros.
 ///
-/// `best` is the value of the group's best expert, `second` of the second one, -∞ where there is none: logits, or scores
-/// with their bias. All others are finite.
+/// `best` is the value of the group's best expert, `second` of the second one, -∞ where there is none: logits, or
+/// scores with their bias. All others are finite.
 #[inline(always)]
 pub(super) fn group_key(tokens: &Tokens<'_>, best: f32, second: f32) -> u64 {
     let is = |score: Score| tokens.gate.score == score as u32;
@@ -41,8 +41,8 @@ fn sum(best: f32, second: f32) -> (bool, f32, f32) {
     (true, 0.5 * best, 0.5 * second)
 }
 
-/// For S = σ(a) + σ(b): whether S ≥ 1, and ln((S − 1) / (2 − S)), which neither S = 0, 1 nor 2 brings to an end. Below 1
-/// it is the negative of that of 2 − S = σ(−a) + σ(−b).
+/// For S = σ(a) + σ(b): whether S ≥ 1, and ln((S − 1) / (2 − S)), which neither S = 0, 1 nor 2 brings to an end. Below
+/// 1 it is the negative of that of 2 − S = σ(−a) + σ(−b).
 ///
 /// With a ≥ b and u = a + b ≥ 0 it is b + ln((1 − e^-u) / (1 + e^(b−a) + 2 e^-a)), where no exponent is positive.
 #[inline(always)]

@@ -119,7 +119,8 @@ impl<I: Instance> Stages<I> {
         mbarrier::fence_init();
     }
 
-    /// Readies the ring for chunks `first..last`. The whole CTA calls it, each warp with its number, before anything else of the ring is used.
+    /// Readies the ring for chunks `first..last`. The whole CTA calls it, each warp with its number, before anything
+    /// else of the ring is used.
     ///
     /// # Safety
     ///
@@ -164,8 +165,8 @@ impl<I: Instance> Stages<I> {
             let lane = warp::lane_id();
             if lane < const { I::GEMM.multicast as u32 } {
                 let there = cluster::map_shared(self.empty(stage), self.first_rank() + lane);
-                // SAFETY: the warp's uses of the stage have ended, and copies alone write there next; no CTA exits before
-                // the cluster has met at `Tile::finish`.
+                // SAFETY: the warp's uses of the stage have ended, and copies alone write there next; no CTA exits
+                // before the cluster has met at `Tile::finish`.
                 unsafe { mbarrier::arrive_in_cluster(there) };
             }
         } else if warp::elect(u32::MAX) {

@@ -195,8 +195,8 @@ mod tests {
     /// A bundle whose program does nothing, and whose one test ends with a status.
     fn bundle(status: u8) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        // Another process writes it: what this one has open for writing, processes that other tests start meanwhile have
-        // open too until they are under way, and then it cannot be run.
+        // Another process writes it: what this one has open for writing, processes that other tests start meanwhile
+        // have open too until they are under way, and then it cannot be run.
         let program = |path: &str, text: &str| {
             let plain = folder.path().join("plain");
             fs::write(&plain, text).unwrap();

@@ -17,7 +17,7 @@ pub(super) struct Latency {
 }
 
 /// Cycles from issue to the release of the scoreboard for operands.
-const OPERANDS: u32 = 12;
+pub(super) const OPERANDS: u32 = 12;
 
 const STUDY: &str = "microbenchmarks of sm_80 and sm_90 in the literature";
 const NEAR: &str = "taken for as long as its nearest relative";
@@ -89,11 +89,6 @@ fn of(instruction: &MachineInstruction) -> Option<&'static Latency> {
 /// Cycles until the result is there.
 pub(super) fn result(instruction: &MachineInstruction) -> u32 {
     of(instruction).map_or(OTHER, |row| row.result)
-}
-
-/// Cycles until the operands have been read.
-pub(super) fn operands(_: &MachineInstruction) -> u32 {
-    OPERANDS
 }
 
 /// Cycles that the instruction holds up the warp.

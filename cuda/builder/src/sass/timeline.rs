@@ -83,13 +83,13 @@ impl MachineEntry {
             }
         };
         holds(control.write, latency::result(instruction));
-        holds(control.read, latency::operands(instruction));
+        holds(control.read, latency::OPERANDS);
         clock.now = issued + u32::from(control.stall).max(1) + latency::blocks(instruction);
         (issued, clock)
     }
 
-    /// When each of some instructions is issued, by the longest way from `from`, which starts at `clock`; jumps back are
-    /// not taken. And the clock of each jump back to `from`.
+    /// When each of some instructions is issued, by the longest way from `from`, which starts at `clock`; jumps back
+    /// are not taken. And the clock of each jump back to `from`.
     fn walk(&self, from: usize, inside: impl Fn(usize) -> bool, clock: Clock) -> (Vec<Option<u32>>, Option<Clock>) {
         let count = self.instructions.len();
         let order = self.reverse_postorder();

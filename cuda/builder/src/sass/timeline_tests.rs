@@ -70,7 +70,8 @@ fn a_round_is_that_of_the_steady_state() {
         ("EXIT", bits(5, 7, 7, 0)),
     ]);
     let timeline = code.timeline();
-    // The load at cycle 2 of a round is waited for by the next one's product, at 292; the product's own 2 cycles follow.
+    // The load at cycle 2 of a round is waited for by the next one's product, at 292; the product's own 2 cycles
+    // follow.
     assert_eq!(timeline.chunk, Some(292));
     assert_eq!(timeline.refill, Some(7));
     assert_eq!(timeline.fences, [0, 1, 0]);

@@ -25,7 +25,8 @@ pub struct Wheel {
 }
 
 /// The assemblers to install where the machine has none: the newest, the first of its major version, and the oldest
-/// whose twin sits in a driver that the kernels are for. CUDA 12.0's makes some products of `wgmma` wait for each other.
+/// whose twin sits in a driver that the kernels are for. CUDA 12.0's makes some products of `wgmma` wait for each
+/// other.
 pub const PTXAS_WHEELS: [Wheel; 3] = [
     Wheel {
         package: "nvidia-cuda-nvcc",

@@ -29,7 +29,7 @@ pub(super) struct LibraryKernel {
     /// Kernels of libraries are of no context either.
     pub(super) context: usize,
     pub(super) name: CString,
-    pub(super) library: Weak<Library>,
+    pub(super) owner: Weak<Library>,
 }
 
 impl Kind for Library {
@@ -57,7 +57,7 @@ pub(super) fn find(library: CUlibrary) -> Answer<Arc<Library>> {
 pub(super) fn find_kernel(kernel: CUkernel) -> Answer<(Arc<LibraryKernel>, Arc<Library>)> {
     ready()?;
     let kernel = STATE.find::<LibraryKernel>(kernel.addr())?;
-    let library = kernel.library.upgrade().ok_or(Code::INVALID_HANDLE)?;
+    let library = kernel.owner.upgrade().ok_or(Code::INVALID_HANDLE)?;
     Ok((kernel, library))
 }
 
@@ -100,7 +100,7 @@ impl Library {
         let kernel = LibraryKernel {
             context: 0,
             name: CString::new(name).map_err(|_| Code::NOT_FOUND)?,
-            library: Arc::downgrade(self),
+            owner: Arc::downgrade(self),
         };
         STATE.insert(handle, Arc::new(kernel));
         kernels.insert(name.to_owned(), handle);

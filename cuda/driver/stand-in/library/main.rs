@@ -25,7 +25,8 @@ macro_rules! functions {
             };
             let shown = [$((
                 stringify!($argument),
-                // SAFETY: as above, and what the function writes has been written where it answers 0.
+                // SAFETY: pointers are null, or valid for a read: of what the caller passed in, and, where the answer is
+                // 0, of what the function has written.
                 unsafe { arguments::Argument::shown($argument, code == 0) },
             )),*];
             state::log(stringify!($name), code, &shown);

@@ -27,8 +27,8 @@ pub(super) struct Mbarrier {
     gathering: [Clock; 2],
     /// The same of completed phases: who waits with the scope of the CTA learns the first alone.
     complete: [Clock; 2],
-    /// What those of other CTAs who arrived knew with whatever scope: a copy that is started once they are known to have
-    /// arrived comes after what they have read. See [`Warp::drained`](super::warp::Warp::drained).
+    /// What those of other CTAs who arrived knew with whatever scope: a copy that is started once they are known to
+    /// have arrived comes after what they have read. See [`Warp::drained`](super::warp::Warp::drained).
     draining: Clock,
     /// The same of completed phases.
     drained: Clock,

@@ -211,8 +211,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether a warp may read or write these bytes of global memory, or an unfinished launch has written them; or, where
-    /// it writes, read them.
+    /// Whether a warp may read or write these bytes of global memory, or an unfinished launch has written them; or,
+    /// where it writes, read them.
     pub(super) fn check_early(
         &self,
         w: usize,

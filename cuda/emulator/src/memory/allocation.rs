@@ -17,8 +17,8 @@ pub(crate) struct Allocation {
     writers: OnceLock<Option<Box<[AtomicU64]>>>,
     /// The latest launch among them, 0 before the first.
     latest: AtomicU32,
-    /// For each 4 bytes the launch that read some of them last, with which of them it read in the low four flags; absent
-    /// until a kernel reads here.
+    /// For each 4 bytes the launch that read some of them last, with which of them it read in the low four flags;
+    /// absent until a kernel reads here.
     readers: OnceLock<Option<Box<[AtomicU32]>>>,
 }
 

@@ -136,8 +136,8 @@ fn what_must_come_first() {
     assert!(run(&ordered, 8, None).is_ok());
 }
 
-/// A second box over the first, once both CTAs have said that they have read it: by arrivals, to a wait. Their scopes do
-/// not matter, as a copy follows; that they release and acquire does.
+/// A second box over the first, once both CTAs have said that they have read it: by arrivals, to a wait. Their scopes
+/// do not matter, as a copy follows; that they release and acquire does.
 #[test]
 fn a_place_is_filled_again_when_all_have_left_it() {
     let arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r14];";

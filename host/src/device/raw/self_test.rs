@@ -102,7 +102,8 @@ impl SelfTests {
 
 impl Kernels {
     /// Whether a kernel passes its self-test once more, of this size: its family has run one when it was loaded, of the
-    /// size that [`SelfTestSize::new`] gives. It allocates, launches and waits, as [`Kernels::prepare`] does. The kernels' context is current on the calling thread.
+    /// size that [`SelfTestSize::new`] gives. It allocates, launches and waits, as [`Kernels::prepare`] does. The
+    /// kernels' context is current on the calling thread.
     ///
     /// # Errors
     ///

@@ -41,8 +41,8 @@ impl Worth {
         }
     }
 
-    /// With S = σ(a) + σ(b): first whether S is below, at or above 1, then ln(|S − 1| / (1 − |S − 1|)), which grows with
-    /// the distance from 1. The measure is ln S − ln(2 − S).
+    /// With S = σ(a) + σ(b): first whether S is below, at or above 1, then ln(|S − 1| / (1 − |S − 1|)), which grows
+    /// with the distance from 1. The measure is ln S − ln(2 − S).
     fn of_sigmoids(best: f64, second: f64) -> Self {
         let (sign, a, b) = match (best + second).partial_cmp(&0.0) {
             Some(Ordering::Greater) => (1.0, best, second),

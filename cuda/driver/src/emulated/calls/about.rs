@@ -32,7 +32,7 @@ pub(crate) unsafe fn by_bus_id(device: *mut CUdevice, id: *const c_char) -> Answ
     }
     // SAFETY: not null, so a C string, the caller promises.
     let id = unsafe { CStr::from_ptr(id) };
-    // Domain and function may be left out.
+    // Domain and function are optional.
     let known = [BUS_ID, c"0000:00:00", c"00:00.0"].contains(&id);
     if !known {
         return Err(Code::INVALID_DEVICE);

@@ -119,7 +119,7 @@ pub(crate) unsafe fn unload(library: CUlibrary) -> Answer {
         }
     }
     let own = Arc::downgrade(&library);
-    STATE.remove_kind(|kernel: &LibraryKernel| kernel.library.ptr_eq(&own));
+    STATE.remove_kind(|kernel: &LibraryKernel| kernel.owner.ptr_eq(&own));
     Ok(())
 }
 
