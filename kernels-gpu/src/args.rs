@@ -37,7 +37,8 @@ pub struct KSlices {
 }
 
 impl KSlices {
-    /// So many chunks for so many CTAs, at least one.
+    /// So many chunks for so many CTAs or warps, at least one.
+    #[inline(always)]
     pub const fn new(chunks: u32, workers: u32) -> Self {
         let workers = if workers == 0 { 1 } else { workers };
         KSlices {
@@ -46,7 +47,7 @@ impl KSlices {
         }
     }
 
-    /// The slice `[first, last)` of the CTA with this number.
+    /// The slice `[first, last)` of the CTA or warp with this number.
     #[inline(always)]
     pub const fn of(self, worker: u32) -> (u32, u32) {
         let is_longer = worker < self.longer;

@@ -2,18 +2,11 @@
 //! `cp.async.bulk`, §9.7.13.15 `mbarrier`).
 
 use super::{Instance, Place};
-use crate::args::GemvArgs;
+use crate::args::{GemvArgs, KSlices};
 use crate::layout::units;
 use crate::ring::Ring;
 use core::marker::PhantomData;
 use cuda_std::warp;
-
-/// The K slice `[first, last)` of `chunks` K chunks that falls to worker `index` of `workers`, a constant other than 0.
-#[inline(always)]
-fn k_slice(chunks: u32, index: u32, workers: u32) -> (u32, u32) {
-    let bound = |i: u32| (u64::from(chunks) * u64::from(i) / u64::from(workers)) as u32;
-    (bound(index), bound(index + 1))
-}
 
 /// A warp's slice of K, in chunks of `G` groups of `R` row blocks, which bulk copies bring into the warp's ring.
 pub(super) struct Stream<I: Instance, const G: usize, const R: usize> {
@@ -36,7 +29,7 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
     pub(super) fn of_warp(place: Place, args: &GemvArgs) -> Self {
         let (row_units, groups) = units(args.n as usize, args.k as usize);
         let (worker, workers) = place.worker::<I>();
-        let (first, last) = k_slice(groups.div_ceil(G) as u32, worker, workers);
+        let (first, last) = KSlices::new(groups.div_ceil(G) as u32, workers).of(worker);
         let row_bytes = groups as u64 * u64::from(Self::UNIT_BYTES);
         let sources = core::array::from_fn(|r| {
             let unit = (place.row_tile * R as u32 + r as u32).min(row_units as u32 - 1);
