@@ -5,11 +5,12 @@
 //! * the longest of what comes in, the tensor cores' work in the busiest multiprocessor, and what it takes there to
 //!   bring packed units into the order of K; tiles of rows that are there only to bring their part of a shared x count
 //!   as the others do;
-//! * a start for each wave of CTAs;
+//! * a launch, and a start for each further wave of CTAs;
 //! * what it takes to put sums together: in shared memory, inside clusters, and through global memory where slices or a
 //!   gate need that;
 //! * a router's choice of experts.
 
+use super::gemv::is_coded;
 use super::traffic::Traffic;
 use super::{Device, Division, FEW_TOKENS, Op, Reason, Request};
 use crate::formats::permute_unit_us;
@@ -21,6 +22,9 @@ pub const MAX_SLICES: usize = 16;
 
 /// Slices of K that are considered.
 const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
+
+/// The largest tile of tokens for few of them. Those for more are families of their own, which a decoder does not load.
+const FEW_TOKENS_TILE: usize = 64;
 
 /// CTAs per cluster that a launch may have.
 pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
@@ -79,6 +83,9 @@ pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> O
         if division.instance.multicast > 1 {
             return Some(Reason::LittleToShare);
         }
+        if division.instance.tokens() > FEW_TOKENS_TILE {
+            return Some(Reason::EmptyBlocks);
+        }
     }
     match division.instance.loads {
         Loads::Masked if request.x_aligned => return Some(Reason::NarrowLoads),
@@ -114,8 +121,12 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         // Of a tile that has more rows than there are tokens, only those that there are.
         cta_x: (cta_groups * m.min(instance.tokens()) * instance.row_bytes()) as f64,
         sharing: instance.multicast,
+        decoded: matches!(instance.loads, Loads::Packed(format) if is_coded(format)),
         ring: (instance.stages * instance.groups) as f64 * group_weights,
+        cluster: instance.parts(cluster),
         sums: instance.partial_bytes() as f64,
+        // Of the tokens that there are.
+        tile: (instance.partial_bytes() / instance.tokens() * m.min(instance.tokens())) as f64,
     };
     let on_busiest = traffic.on_busiest(device);
 
@@ -144,12 +155,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         (1, Op::Route) => device.join,
         (slices, _) => device.join + device.slice * slices as f64,
     };
-    traffic.bring_in(device).max(multiplied).max(decoded)
-        + traffic.waves(device) as f64 * device.cta
-        + traffic.bring_out(device)
-        + device.reduction_of(cluster)
-        + joined
-        + chosen
+    traffic.around(device) + device.pipeline + traffic.bring_in(device).max(multiplied).max(decoded) + joined + chosen
 }
 
 #[cfg(test)]

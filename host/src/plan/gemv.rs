@@ -1,10 +1,14 @@
 //! GEMVs: which of them can and should serve a request, and what they cost.
 
 use super::traffic::Traffic;
-use super::{Device, FEW_TOKENS, Kernel, Op, Reason, Request};
-use kernels_gpu::instances::Gemv;
-use kernels_gpu::layout::{UNIT_K, UNIT_ROWS};
+use super::{Device, FEW_TOKENS, Op, Reason, Request};
+use kernels_gpu::instances::{Format, Gemv};
+use kernels_gpu::layout::{UNIT_K, UNIT_ROWS, UNIT_WEIGHTS};
 use std::cmp::Ordering;
+
+/// Bytes of a BF16 value, and of an FP32 one.
+const BF16: usize = 2;
+const FP32: usize = 4;
 
 /// Values of x per load of the instances that need aligned rows.
 pub(super) const WIDE_X: usize = 8;
@@ -47,33 +51,43 @@ pub(super) fn suitable_tokens(request: &Request) -> Option<usize> {
     all_at_once.or_else(|| sizes().max())
 }
 
-/// Microseconds that the busiest multiprocessor takes.
-pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) -> f64 {
+/// Whether weights in a format are more than BF16 values.
+pub(super) fn is_coded(format: Format) -> bool {
+    format.unit_bytes() != UNIT_WEIGHTS * BF16 * format.terms()
+}
+
+/// Microseconds that a GEMV takes: weights come in, while its warps load x; then sums go out. What x adds is no less for
+/// being loaded meanwhile: the prototypes' times are sums of both.
+pub(super) fn cost(instance: &Gemv, request: &Request, device: &Device) -> f64 {
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m.max(1));
     // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
     let groups = k.div_ceil(UNIT_K);
     let cta_groups = groups.div_ceil(instance.cluster);
     let group_bytes = (instance.format.unit_bytes() * instance.row_blocks) as f64;
+    let tile = (instance.rows() * instance.tokens() * FP32) as f64;
     let traffic = Traffic {
         row_ctas: n.div_ceil(instance.rows()) * instance.cluster,
         token_tiles: m.div_ceil(instance.tokens()),
         min_ctas: instance.min_ctas,
         weights: n.div_ceil(UNIT_ROWS) as f64 * (groups * instance.format.unit_bytes()) as f64,
         cta_weights: cta_groups as f64 * group_bytes,
-        // Once per CTA, padded to whole token blocks.
-        cta_x: (k.div_ceil(instance.cluster) * instance.tokens() * 2) as f64,
+        cta_x: 0.0,
         sharing: 1,
+        decoded: is_coded(instance.format),
         ring: (instance.warps * instance.stages * instance.groups) as f64 * group_bytes,
-        // Every warp has its own.
-        sums: (instance.warps * instance.rows() * instance.tokens() * 4) as f64,
+        cluster: instance.cluster,
+        sums: instance.warps as f64 * tile,
+        tile,
     };
-    let joined = match Kernel::Gemv(instance).op() {
+    // Once per CTA, and none for tokens that are not there.
+    let cta_x = (k.div_ceil(instance.cluster) * instance.tokens().min(m) * BF16) as f64;
+    let x = traffic.on_busiest(device) as f64 * cta_x / device.x_loads;
+    let joined = match instance.op {
         Op::Project => 0.0,
-        Op::Route => device.join,
+        Op::Route => {
+            let rounds = instance.share_tokens().min(m).div_ceil(instance.warps);
+            device.join + device.choice * rounds as f64
+        }
     };
-    traffic.bring_in(device)
-        + traffic.waves(device) as f64 * device.cta
-        + traffic.bring_out(device)
-        + device.reduction_of(instance.cluster)
-        + joined
+    traffic.around(device) + traffic.bring_in(device) + x + device.token_block * instance.token_blocks as f64 + joined
 }

@@ -328,3 +328,6 @@ impl<'a> Case<'a> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod record_tests;

@@ -1,4 +1,5 @@
-//! What it takes to bring weights and x into the multiprocessors and the sums out again, whichever kernel does it.
+//! What it takes to bring weights and tiles of x into the multiprocessors and the sums out again, whichever kernel does
+//! it.
 
 use super::Device;
 
@@ -14,14 +15,20 @@ pub(super) struct Traffic {
     pub(super) weights: f64,
     /// Bytes of weights that a CTA reads.
     pub(super) cta_weights: f64,
-    /// Bytes of x that a CTA takes in.
+    /// Bytes of x that a CTA takes in as tiles.
     pub(super) cta_x: f64,
     /// CTAs that take them in together: each has read its part for all.
     pub(super) sharing: usize,
+    /// Whether weights must be decoded.
+    pub(super) decoded: bool,
     /// Bytes of weights that a CTA has room for.
     pub(super) ring: f64,
-    /// Bytes of a CTA's partial sums.
+    /// CTAs that reduce their sums together.
+    pub(super) cluster: usize,
+    /// Bytes of the partial sums that a CTA's warps leave in its shared memory.
     pub(super) sums: f64,
+    /// Bytes of a CTA's sums once its warps' are added.
+    pub(super) tile: f64,
 }
 
 impl Traffic {
@@ -40,10 +47,9 @@ impl Traffic {
     ///
     /// * weights from memory, by its bandwidth;
     /// * weights into the busiest multiprocessor, which gets its bytes in flight once in the time that memory takes to
-    ///   answer;
-    /// * weights and x that this multiprocessor reads, as fast as L2 serves it; L2 answers sooner than memory, in the
-    ///   ratio of the rates;
-    /// * weights and x that it takes in, whoever has read them: one may take in more than L2 can give to each of all.
+    ///   answer, and no more than its port takes in;
+    /// * what all multiprocessors read from L2;
+    /// * what the busiest one takes in, whoever has read it.
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
@@ -57,17 +63,37 @@ impl Traffic {
         let first = self.row_ctas.div_ceil(multiprocessors).max(self.min_ctas);
         let waiting = if held { ctas.min(first) } else { ctas };
         let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
-        let weights = ctas as f64 * self.cta_weights;
-        let answered = waiting as f64 * self.cta_weights / (device.stream * in_flight).min(device.l2);
-        let x = ctas as f64 * self.cta_x;
-        let through_l2 = (weights + x / self.sharing as f64) / (device.l2 * in_flight.min(1.0));
-        let taken_in = (weights + x) / device.port;
+        let answered = waiting as f64 * self.cta_weights / (device.stream * in_flight).min(device.port);
+
+        let read = self.cta_weights + self.cta_x / self.sharing as f64;
+        let all = self.row_ctas as f64 * self.token_tiles as f64;
+        let through_l2 = all * read / (multiprocessors as f64 * device.l2);
+        let taken_in = ctas as f64 * (self.cta_weights + self.cta_x) / device.port;
         from_memory.max(answered).max(through_l2).max(taken_in)
     }
 
-    /// Microseconds in which the partial sums of the CTAs that end last pass through shared memory, in and out.
+    /// Microseconds that CTAs take to fill their rings while nothing else runs on the busiest multiprocessor: those of
+    /// every wave but the first, whose time is the launch's, where one CTA runs at a time.
+    pub(super) fn fill_again(&self, device: &Device) -> f64 {
+        if self.min_ctas > 1 {
+            return 0.0;
+        }
+        self.waves(device).saturating_sub(1) as f64 * device.fill
+    }
+
+    /// Microseconds in which the busiest multiprocessor's sums become results: warps' partial sums pass through shared
+    /// memory, in and out, and a CTA sends the others of its cluster their shares of its tile.
     pub(super) fn bring_out(&self, device: &Device) -> f64 {
-        let together = self.on_busiest(device).min(self.min_ctas);
-        2.0 * together as f64 * self.sums / device.shared
+        let ctas = self.on_busiest(device) as f64;
+        let sent = self.tile * (1.0 - 1.0 / self.cluster as f64);
+        let doublings = (self.cluster as f64).log2();
+        ctas * (2.0 * self.sums / device.shared + sent / device.cluster) + device.reduction * doublings
+    }
+
+    /// Microseconds of all but the stream of weights and x.
+    pub(super) fn around(&self, device: &Device) -> f64 {
+        let decoded = if self.decoded { device.decode } else { 0.0 };
+        let started = device.launch + self.on_busiest(device) as f64 * device.cta + self.fill_again(device);
+        started + decoded + self.bring_out(device)
     }
 }
