@@ -13,6 +13,9 @@ pub struct Counters {
     pub load_conflicts: u64,
     /// Extra passes that bank conflicts cost stores to and atomics on shared memory.
     pub store_conflicts: u64,
+    /// How often the one warp that did so most issued the instructions of a line of the PTX text, by kernel. Counted
+    /// where [`Options::count_lines`](crate::Options::count_lines) asks for it.
+    pub lines: BTreeMap<String, BTreeMap<u32, u64>>,
 }
 
 /// Global memory traffic of one allocation.
@@ -55,6 +58,13 @@ impl Counters {
         }
         for (&base, traffic) in &other.traffic {
             self.traffic.entry(base).or_default().add(traffic);
+        }
+        for (kernel, lines) in &other.lines {
+            let own = self.lines.entry(kernel.clone()).or_default();
+            for (&line, &n) in lines {
+                let most = own.entry(line).or_default();
+                *most = n.max(*most);
+            }
         }
         self.load_conflicts += other.load_conflicts;
         self.store_conflicts += other.store_conflicts;

@@ -44,6 +44,8 @@ pub struct Options {
     /// Where a grid's CTAs wait for each other: an address of 8 zero bytes, which the kernel finds in `%envreg1` (the
     /// upper half) and `%envreg2`, as CUDA's cooperative groups expect it; 0 for nowhere.
     pub grid_workspace: u64,
+    /// Whether to count [`Counters::lines`].
+    pub count_lines: bool,
 }
 
 /// What a finished launch answers.
@@ -89,6 +91,7 @@ pub fn launch(module: &Module, memory: &Memory, launch: &Launch<'_>, options: &O
         cluster: launch.cluster,
         dynamic_shared: launch.dynamic_shared,
         grid_workspace: options.grid_workspace,
+        count_lines: options.count_lines,
         allocations: &allocations,
         id,
         seed: options.seed,

@@ -4,6 +4,7 @@
 use super::Device;
 
 /// The bytes that a launch moves.
+#[derive(Clone, Copy)]
 pub(super) struct Traffic {
     /// CTAs of one tile of tokens.
     pub(super) row_ctas: usize,

@@ -50,6 +50,7 @@ pub(super) struct Settings {
 pub(super) struct Work {
     pub(super) seed: Option<u64>,
     pub(super) counters: Counters,
+    pub(super) counts_lines: bool,
     /// By stream: the launch that is its last piece of work, and whether the stream is a blocking one.
     last_launch: HashMap<usize, (LaunchId, bool)>,
 }

@@ -158,6 +158,7 @@ impl Kernel {
         let options = Options {
             seed: work.seed,
             grid_workspace: workspace.unwrap_or(0),
+            count_lines: work.counts_lines,
             ..Options::default()
         };
         let outcome = ptx_emulator::launch(&self.function.module.code, &STATE.memory, &launch, &options);

@@ -71,6 +71,13 @@ pub fn take_counters() -> Counters {
         .unwrap_or_default()
 }
 
+/// Says whether the current context's launches count [`Counters::lines`] too, which takes more memory and time.
+pub fn count_lines(wanted: bool) {
+    if let Ok(context) = context::current_even_if_faulted() {
+        lock(&context.work).counts_lines = wanted;
+    }
+}
+
 /// Runs something whose launches the current context's counters leave out, and with them whatever other threads launch
 /// there meanwhile.
 pub fn uncounted<T>(run: impl FnOnce() -> T) -> T {

@@ -55,8 +55,10 @@ pub(super) struct Cluster<'a> {
     /// What strong stores have published, by address.
     pub(super) published: HashMap<u64, Clock>,
     pub(super) view: View<'a>,
-    /// Executions of each instruction.
+    /// Executions of each instruction, by all warps or by each, one after the other.
     pub(super) tally: Vec<u64>,
+    /// Between two warps' in `tally`: 0 where all count together.
+    tally_stride: usize,
     /// Extra passes through shared memory, of loads and of stores.
     pub(super) conflicts: [u64; 2],
     /// Instructions executed.
@@ -117,7 +119,8 @@ impl<'a> Cluster<'a> {
             mbarriers_made: 0,
             published: HashMap::new(),
             view: View::new(env.allocations),
-            tally: vec![0; env.program.code.len()],
+            tally: vec![0; env.program.code.len() * if env.count_lines { warps.len() } else { 1 }],
+            tally_stride: if env.count_lines { env.program.code.len() } else { 0 },
             conflicts: [0; 2],
             executed: 0,
             progress: false,
@@ -216,7 +219,8 @@ impl<'a> Cluster<'a> {
             let (pc, mask) = (group.pc, group.mask);
             let inst = &program.code[pc as usize];
             let exec = mask & warp.pred(inst.guard);
-            self.tally[pc as usize] += 1;
+            let count = w * self.tally_stride + pc as usize;
+            self.tally[count] += 1;
             self.executed += 1;
             if inst.names_matrix_registers
                 && exec != 0
@@ -237,7 +241,7 @@ impl<'a> Cluster<'a> {
                 }
                 Ok(Next::Moved) => {}
                 // It counts when it goes through.
-                Ok(Next::Stay) => self.tally[pc as usize] -= 1,
+                Ok(Next::Stay) => self.tally[count] -= 1,
                 Err(trouble) => return Err(self.fault(w, inst.site, *trouble)),
             }
         }

@@ -49,6 +49,7 @@ pub(crate) struct Env<'a> {
     pub(crate) cluster: [u32; 3],
     pub(crate) dynamic_shared: u32,
     pub(crate) grid_workspace: u64,
+    pub(crate) count_lines: bool,
     pub(crate) allocations: &'a [Arc<Allocation>],
     /// The launch's number, which marks what it writes.
     pub(crate) id: u32,

@@ -111,7 +111,10 @@ fn resident(env: &Env<'_>) -> usize {
 
 /// What finished clusters add up to.
 struct Totals {
+    /// Executions of each instruction.
     tally: Vec<u64>,
+    /// The most by one warp, where that is asked for.
+    most: Vec<u64>,
     traffic: Vec<Traffic>,
     conflicts: [u64; 2],
     /// The fault of the cluster with the lowest index.
@@ -122,6 +125,7 @@ impl Totals {
     fn new(env: &Env<'_>) -> Self {
         Totals {
             tally: vec![0; env.program.code.len()],
+            most: vec![0; if env.count_lines { env.program.code.len() } else { 0 }],
             traffic: vec![Traffic::default(); env.allocations.len()],
             conflicts: [0; 2],
             fault: None,
@@ -129,7 +133,10 @@ impl Totals {
     }
 
     fn add(&mut self, cluster: &Cluster<'_>) {
-        self.tally.iter_mut().zip(&cluster.tally).for_each(|(a, b)| *a += b);
+        for counts in cluster.tally.chunks_exact(self.tally.len().max(1)) {
+            self.tally.iter_mut().zip(counts).for_each(|(a, b)| *a += b);
+            self.most.iter_mut().zip(counts).for_each(|(a, b)| *a = *b.max(a));
+        }
         self.traffic
             .iter_mut()
             .zip(&cluster.view.traffic)
@@ -151,6 +158,13 @@ impl Totals {
             // What the decoder has added counts as nothing.
             if n > 0 && inst.counts {
                 *counters.instructions.entry(opcode.to_owned()).or_default() += n;
+            }
+        }
+        for (inst, &n) in env.program.code.iter().zip(&self.most) {
+            if n > 0 && inst.counts {
+                let lines = counters.lines.entry(env.program.name.clone()).or_default();
+                let most = lines.entry(env.program.sites[inst.site as usize].line).or_default();
+                *most = n.max(*most);
             }
         }
         for (allocation, traffic) in env.allocations.iter().zip(self.traffic) {
