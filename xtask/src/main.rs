@@ -5,6 +5,7 @@ mod bundle;
 mod cargo;
 mod emulated_driver;
 mod foreign;
+mod line_counts;
 mod lint_ptx;
 mod paths;
 mod peers;

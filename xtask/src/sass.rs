@@ -7,6 +7,7 @@ use cuda_builder::NvvmArch;
 use cuda_builder::sass::{PTXAS_WHEELS, Tools, inspect};
 use kernels_gpu::instances::Family;
 
+use crate::line_counts::{Calls, Figures};
 use crate::{paths, table, timeline};
 
 /// Prints a table for each assembler and family, then what the assembler took for each; fails if one breaks a promise,
@@ -16,10 +17,12 @@ pub(crate) fn run(with_timeline: bool) -> Result<()> {
     let target = paths::root().join("target");
     let mut broken = 0;
     let (mut stale, mut slow) = (Vec::new(), Vec::new());
+    let calls = Calls::count()?;
     for (at, tools) in Tools::find(&target.join("cuda-tools"))?.iter().enumerate() {
         println!("{}", tools.origin);
         let mut times = Vec::new();
-        let mut rows = Vec::new();
+        let mut figures: Vec<Figures> = Vec::new();
+        let is_recorded = tools.origin.contains(PTXAS_WHEELS[0].version);
         for family in Family::ALL {
             let folder = target.join("sass").join(at.to_string()).join(family.name());
             let entries = table::entries_of(family);
@@ -31,16 +34,17 @@ pub(crate) fn run(with_timeline: bool) -> Result<()> {
             }
             broken += report.findings.len();
             times.push((family, entries.len(), report.assembly));
-            rows.extend(report.rows);
+            if is_recorded {
+                figures.extend(calls.figures(family, report.rows, tools, &folder)?);
+            }
         }
-        let is_recorded = tools.origin.contains(PTXAS_WHEELS[0].version);
         if is_recorded && with_timeline {
-            timeline::show(&rows)?;
+            timeline::show(&figures)?;
         } else if is_recorded {
-            stale = timeline::stale(&rows)?;
+            stale = timeline::stale(&figures)?;
         }
         if is_recorded {
-            slow = timeline::over_budget(&rows);
+            slow = timeline::over_budget(&figures);
         }
         println!("\n{}", time_table(&times));
     }

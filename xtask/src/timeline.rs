@@ -6,24 +6,28 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use cuda_builder::sass::{Row, Timeline, latencies};
+use cuda_builder::sass::{Timeline, latencies};
 use kernels_gpu::instances::{self, Format};
 
+use crate::line_counts::Figures;
 use crate::paths;
 
 /// The columns of the record, and where each stands in a row.
-type Column = (&'static str, fn(&Row) -> Option<u32>);
+type Column = (&'static str, fn(&Figures) -> Option<u32>);
 
-const COLUMNS: [Column; 9] = [
-    ("registers", |row| Some(row.registers)),
-    ("first_copy", |row| row.timeline.first_copy),
-    ("wait", |row| row.timeline.wait),
-    ("chunk", |row| row.timeline.chunk),
-    ("refill", |row| row.timeline.refill),
-    ("rest", |row| row.timeline.rest),
-    ("fences_ahead", |row| Some(row.timeline.fences[0])),
-    ("fences_in_loops", |row| Some(row.timeline.fences[1])),
-    ("fences_elsewhere", |row| Some(row.timeline.fences[2])),
+const COLUMNS: [Column; 12] = [
+    ("registers", |entry| Some(entry.row.registers)),
+    ("first_copy", |entry| entry.row.timeline.first_copy),
+    ("wait", |entry| entry.row.timeline.wait),
+    ("chunk", |entry| entry.row.timeline.chunk),
+    ("refill", |entry| entry.row.timeline.refill),
+    ("rest", |entry| entry.rest),
+    ("gate_256_8_groups", |entry| entry.gates[0]),
+    ("gate_256", |entry| entry.gates[1]),
+    ("gate_1024", |entry| entry.gates[2]),
+    ("fences_ahead", |entry| Some(entry.row.timeline.fences[0])),
+    ("fences_in_loops", |entry| Some(entry.row.timeline.fences[1])),
+    ("fences_elsewhere", |entry| Some(entry.row.timeline.fences[2])),
 ];
 
 /// What the figures are, and what they leave out.
@@ -32,9 +36,12 @@ cycles of one warp, from the assembler's stall counts and scoreboards and from a
   first_copy, wait   from the start to the first bulk copy or TMA load, to griddepcontrol.wait
   chunk              a round of the loop that multiplies, in steady state
   refill             a round of the producer's loop, in steady state
-  rest               from griddepcontrol.wait to the end, every loop once: the epilogue, and the gate where there is one
+  rest               from griddepcontrol.wait to the end, with a full tile of tokens and a chunk of K for each warp; no gate
+  gate_…             from the join's atomic operation to the end, in the CTA that comes last, for one token: 256 experts in
+                     8 groups of which 4 are kept, 256 without groups (8 chosen each), 1024 (32 chosen); sigmoid, renormalised
   fences             GPU-wide fences and invalidations of L1: ahead of the wait, in loops, elsewhere
-branches take the longer way. What it cannot see: DRAM, contention, clocks, other warps, the tensor cores' own time.";
+branches take the longer way. For rest and gate_…, loops go round, and blocks are left out, as the emulator counts for the
+busiest warp; elsewhere every loop counts once. What it cannot see: DRAM, contention, clocks, other warps, the tensor cores' own time.";
 
 /// The record's place.
 pub(crate) fn record() -> PathBuf {
@@ -42,15 +49,15 @@ pub(crate) fn record() -> PathBuf {
 }
 
 /// All rows as the record has them.
-fn csv(rows: &[Row]) -> String {
+fn csv(entries: &[Figures]) -> String {
     let mut text = String::from("instance");
     for (name, _) in COLUMNS {
         let _ = write!(text, ",{name}");
     }
-    for row in rows {
-        let _ = write!(text, "\n{}", row.name);
+    for entry in entries {
+        let _ = write!(text, "\n{}", entry.row.name);
         for (_, value) in COLUMNS {
-            let value = value(row).map_or(String::new(), |value| value.to_string());
+            let value = value(entry).map_or(String::new(), |value| value.to_string());
             let _ = write!(text, ",{value}");
         }
     }
@@ -92,16 +99,19 @@ fn differences(before: &str, after: &str) -> Vec<String> {
 }
 
 /// Prints the timelines of all entries and how they differ from the record, which they then replace.
-pub(crate) fn show(rows: &[Row]) -> Result<()> {
+pub(crate) fn show(entries: &[Figures]) -> Result<()> {
     println!("{LEGEND}\n");
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let width = entries.iter().map(|entry| entry.row.name.len()).max().unwrap_or(0);
     print!("{:width$}", "instance");
     COLUMNS.iter().for_each(|(name, _)| print!(" {name:>16}"));
     println!();
-    for row in rows {
-        print!("{:width$}", row.name);
+    for entry in entries {
+        print!("{:width$}", entry.row.name);
         for (_, value) in COLUMNS {
-            print!(" {:>16}", value(row).map_or("-".to_owned(), |value| value.to_string()));
+            print!(
+                " {:>16}",
+                value(entry).map_or("-".to_owned(), |value| value.to_string())
+            );
         }
         println!();
     }
@@ -109,7 +119,7 @@ pub(crate) fn show(rows: &[Row]) -> Result<()> {
     for (mnemonic, cycles, basis) in latencies() {
         println!("  {mnemonic:14} {cycles:>4}  {basis}");
     }
-    let (path, now) = (record(), csv(rows));
+    let (path, now) = (record(), csv(entries));
     let before = fs::read_to_string(&path).unwrap_or_default();
     let changed = differences(&before, &now);
     println!("\n{} figures differ from {}", changed.len(), path.display());
@@ -154,16 +164,16 @@ fn beyond_budget(timeline: impl Fn(&str) -> Option<Timeline>) -> Vec<String> {
 }
 
 /// [`beyond_budget`] of all entries.
-pub(crate) fn over_budget(rows: &[Row]) -> Vec<String> {
-    let of = |name: &str| rows.iter().find(|row| row.name == name);
-    beyond_budget(|name| of(name).map(|row| row.timeline.clone()))
+pub(crate) fn over_budget(entries: &[Figures]) -> Vec<String> {
+    let of = |name: &str| entries.iter().find(|entry| entry.row.name == name);
+    beyond_budget(|name| of(name).map(|entry| entry.row.timeline.clone()))
 }
 
 /// How the record differs from what the entries take now.
-pub(crate) fn stale(rows: &[Row]) -> Result<Vec<String>> {
+pub(crate) fn stale(entries: &[Figures]) -> Result<Vec<String>> {
     let path = record();
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    Ok(differences(&text, &csv(rows)))
+    Ok(differences(&text, &csv(entries)))
 }
 
 #[cfg(test)]

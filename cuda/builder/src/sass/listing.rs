@@ -1,6 +1,7 @@
 //! Reads a disassembly and finds the loops in it.
 
 use super::control::Control;
+use super::lines;
 use std::collections::HashMap;
 
 /// One machine instruction.
@@ -14,6 +15,8 @@ pub struct MachineInstruction {
     falls_through: bool,
     /// Its scheduling, where the listing has the instructions' bits.
     pub(super) control: Option<Control>,
+    /// The line of the PTX text that it comes from, where the listing says so.
+    pub(super) line: Option<u32>,
 }
 
 /// The machine code of one entry.
@@ -99,18 +102,33 @@ impl Listing {
             .extend(section.map(|(name, lines)| MachineEntry::parse(name, &lines)));
         listing
     }
+
+    /// The same code, without the lines that it comes from.
+    pub(super) fn without_lines(&self) -> Self {
+        let mut plain = self.clone();
+        for entry in &mut plain.entries {
+            entry
+                .instructions
+                .iter_mut()
+                .for_each(|instruction| instruction.line = None);
+        }
+        plain
+    }
 }
 
 impl MachineEntry {
     fn parse(name: String, lines: &[&str]) -> Self {
         let mut labels: HashMap<&str, usize> = HashMap::new();
-        let mut code: Vec<(&str, Option<Control>)> = Vec::new();
+        let mut code: Vec<(&str, Option<u32>, Option<Control>)> = Vec::new();
+        let mut from = None;
         for line in lines {
             if let Some(label) = line.strip_suffix(':') {
                 labels.insert(label, code.len());
+            } else if let Some(mark) = lines::mark(line) {
+                from = Some(mark);
             } else if let Some(instruction) = instruction_text(line) {
-                code.push((instruction, None));
-            } else if let (Some(high), Some((_, control))) = (upper_half(line), code.last_mut()) {
+                code.push((instruction, from, None));
+            } else if let (Some(high), Some((_, _, control))) = (upper_half(line), code.last_mut()) {
                 *control = Some(Control::of(high));
             }
         }
@@ -118,7 +136,11 @@ impl MachineEntry {
         labels.retain(|_, at| *at < code.len());
         let instructions = code
             .iter()
-            .map(|(text, control)| MachineInstruction::parse(text, *control, &labels))
+            .map(|&(text, line, control)| MachineInstruction {
+                line,
+                control,
+                ..MachineInstruction::parse(text, &labels)
+            })
             .collect();
         Self { name, instructions }
     }
@@ -279,7 +301,7 @@ fn upper_half(line: &str) -> Option<u64> {
 }
 
 impl MachineInstruction {
-    fn parse(text: &str, control: Option<Control>, labels: &HashMap<&str, usize>) -> Self {
+    fn parse(text: &str, labels: &HashMap<&str, usize>) -> Self {
         let guarded = text.starts_with('@');
         let unguarded = if guarded {
             text.split_once(' ').map_or("", |(_, rest)| rest.trim_start())
@@ -303,7 +325,8 @@ impl MachineInstruction {
             opcode: opcode.to_owned(),
             target,
             falls_through: !ends,
-            control,
+            control: None,
+            line: None,
         }
     }
 

@@ -3,10 +3,12 @@
 mod control;
 mod cpu_time;
 mod latency;
+mod lines;
 mod listing;
 mod occupancy;
 mod ptxas_log;
 mod report;
+mod rounds;
 mod timeline;
 mod tools;
 
@@ -16,6 +18,7 @@ pub use listing::{Listing, MachineEntry, MachineInstruction};
 pub use occupancy::{Limit, Occupancy, occupancy};
 pub use ptxas_log::{EntryUsage, PtxasLog};
 pub use report::{Report, Row, SassFault, SassFinding, check};
+pub use rounds::Counts;
 pub use timeline::Timeline;
 pub use tools::{NVDISASM_VARIABLE, NVDISASM_WHEEL, PTXAS_VARIABLE, PTXAS_WHEELS, Tools, Wheel};
 
@@ -56,6 +59,16 @@ pub enum SassError {
         /// Why it could not be installed.
         reason: String,
     },
+    /// The code came out otherwise where instructions say their lines.
+    #[error(
+        "the machine code of {} is another one when its instructions say their lines; times with counted loops need a ptxas \
+         whose -lineinfo leaves the code alone",
+        ptx.display()
+    )]
+    Lines {
+        /// The file.
+        ptx: PathBuf,
+    },
     /// A tool could not be run, or refused the input.
     #[error(transparent)]
     Tool(#[from] crate::BuildError),
@@ -72,19 +85,49 @@ pub fn inspect(
 ) -> Result<Report, SassError> {
     fs::create_dir_all(folder).map_err(crate::BuildError::file("make", folder))?;
     let cubin = folder.join("kernels.cubin");
-    let mut ptxas = Command::new(&tools.ptxas);
-    ptxas
-        .arg(format!("-arch={}", arch.target_cpu()))
-        .arg("-v")
-        .arg(ptx)
-        .arg("-o")
-        .arg(&cubin);
-    let asked = describe(&ptxas);
     let before = cpu_time::of_children();
-    let output = run(&mut ptxas)?;
+    let said = assemble(ptx, arch, &["-v"], tools, &cubin)?;
     let assembly = cpu_time::of_children()
         .zip(before)
         .map(|(after, before)| after - before);
+    let text = disassemble(&["-c", "-hex"], tools, &cubin)?;
+    let listing = folder.join(LISTING);
+    fs::write(&listing, &text).map_err(crate::BuildError::file("write", &listing))?;
+    let report = check(table, &PtxasLog::parse(&said), &Listing::parse(&text));
+    Ok(Report { assembly, ..report })
+}
+
+/// The listing that [`inspect`] leaves in a folder.
+const LISTING: &str = "kernels.sass";
+
+/// The listing of a PTX file in which each instruction says which line of the file it comes from. [`inspect`] has been
+/// called with the same folder: that the code is the same is checked.
+pub fn listing_with_lines(ptx: &Path, arch: NvvmArch, tools: &Tools, folder: &Path) -> Result<Listing, SassError> {
+    let text = fs::read_to_string(ptx).map_err(crate::BuildError::file("read", ptx))?;
+    let marked = folder.join("kernels.lines.ptx");
+    fs::write(&marked, lines::with_lines(&text)).map_err(crate::BuildError::file("write", &marked))?;
+    let cubin = folder.join("kernels.lines.cubin");
+    assemble(&marked, arch, &["-lineinfo"], tools, &cubin)?;
+    let listing = Listing::parse(&disassemble(&["-c", "-hex", "-g"], tools, &cubin)?);
+    let plain = folder.join(LISTING);
+    let plain = Listing::parse(&fs::read_to_string(&plain).map_err(crate::BuildError::file("read", &plain))?);
+    if listing.without_lines() != plain {
+        return Err(SassError::Lines { ptx: ptx.to_owned() });
+    }
+    Ok(listing)
+}
+
+/// Runs the assembler; what it says.
+fn assemble(ptx: &Path, arch: NvvmArch, options: &[&str], tools: &Tools, cubin: &Path) -> Result<String, SassError> {
+    let mut ptxas = Command::new(&tools.ptxas);
+    ptxas
+        .arg(format!("-arch={}", arch.target_cpu()))
+        .args(options)
+        .arg(ptx)
+        .arg("-o")
+        .arg(cubin);
+    let asked = describe(&ptxas);
+    let output = run(&mut ptxas)?;
     // ptxas reports on either stream, by version.
     let said = [output.stdout, output.stderr]
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -97,11 +140,11 @@ pub fn inspect(
         }
         .into());
     }
+    Ok(said)
+}
+
+fn disassemble(options: &[&str], tools: &Tools, cubin: &Path) -> Result<String, SassError> {
     let mut nvdisasm = Command::new(&tools.nvdisasm);
-    nvdisasm.args(["-c", "-hex"]).arg(&cubin);
-    let text = output_of(nvdisasm)?;
-    let listing = folder.join("kernels.sass");
-    fs::write(&listing, &text).map_err(crate::BuildError::file("write", &listing))?;
-    let report = check(table, &PtxasLog::parse(&said), &Listing::parse(&text));
-    Ok(Report { assembly, ..report })
+    nvdisasm.args(options).arg(cubin);
+    Ok(output_of(nvdisasm)?)
 }

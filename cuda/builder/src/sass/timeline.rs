@@ -8,6 +8,7 @@
 use super::control::SCOREBOARDS;
 use super::latency;
 use super::listing::MachineEntry;
+use super::rounds::WAIT;
 
 /// What an entry's instructions take, in cycles. None where there is no such place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,8 +21,6 @@ pub struct Timeline {
     pub chunk: Option<u32>,
     /// A round of the longest loop that starts copies and multiplies nothing.
     pub refill: Option<u32>,
-    /// From `griddepcontrol.wait` to the end, by the longest way, every loop once.
-    pub rest: Option<u32>,
     /// Fences that all of the GPU sees, and invalidations of the first-level cache: ahead of the wait, in loops that
     /// multiply or copy, and elsewhere.
     pub fences: [u32; 3],
@@ -29,20 +28,18 @@ pub struct Timeline {
 
 /// Instructions that start copies into shared memory.
 const COPIES: &[&str] = &["UBLKCP", "UTMALDG", "UBLKPF"];
-/// `griddepcontrol.wait`.
-const WAIT: &str = "ACQBULK";
 /// What orders memory for the whole GPU.
 const FENCES: &[&str] = &["MEMBAR.GPU", "MEMBAR.SYS", "CCTL.IVALL"];
 
 /// A warp's clock: the cycle of the next issue, and when each scoreboard is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Clock {
+pub(super) struct Clock {
     now: u32,
     released: [u32; SCOREBOARDS],
 }
 
 impl Clock {
-    const START: Self = Clock {
+    pub(super) const START: Self = Clock {
         now: 0,
         released: [0; SCOREBOARDS],
     };
@@ -90,7 +87,12 @@ impl MachineEntry {
 
     /// When each of some instructions is issued, by the longest way from `from`, which starts at `clock`; jumps back
     /// are not taken. And the clock of each jump back to `from`.
-    fn walk(&self, from: usize, inside: impl Fn(usize) -> bool, clock: Clock) -> (Vec<Option<u32>>, Option<Clock>) {
+    pub(super) fn walk(
+        &self,
+        from: usize,
+        inside: impl Fn(usize) -> bool,
+        clock: Clock,
+    ) -> (Vec<Option<u32>>, Option<Clock>) {
         let count = self.instructions.len();
         let order = self.reverse_postorder();
         let mut place = vec![usize::MAX; count];
@@ -117,7 +119,7 @@ impl MachineEntry {
     }
 
     /// A round of a loop in steady state.
-    fn round(&self, members: &[bool]) -> Option<u32> {
+    pub(super) fn round(&self, members: &[bool]) -> Option<u32> {
         let inside = |at: usize| members[at];
         // The head stands first of its members in the order of the code's ways.
         let head = self.reverse_postorder().into_iter().find(|&at| members[at])?;
@@ -127,7 +129,7 @@ impl MachineEntry {
         second.map(|clock| clock.now)
     }
 
-    fn is_any(&self, at: usize, mnemonics: &[&str]) -> bool {
+    pub(super) fn is_any(&self, at: usize, mnemonics: &[&str]) -> bool {
         mnemonics.iter().any(|mnemonic| self.instructions[at].is(mnemonic))
     }
 
@@ -142,8 +144,7 @@ impl MachineEntry {
             let places = all.clone().filter(|&at| self.is_any(at, mnemonics));
             places.filter_map(|at| issued[at]).collect::<Vec<u32>>()
         };
-        let wait = when(&[WAIT]).into_iter().max();
-        let end = issued.iter().flatten().max().copied();
+        let wait = when(WAIT).into_iter().max();
         let loops = self.loops();
         let holds = |members: &[bool], mnemonics: &[&str]| {
             let mut inside = all.clone().filter(|&at| members[at]);
@@ -174,7 +175,6 @@ impl MachineEntry {
             wait,
             chunk: main.iter().filter_map(|members| self.round(members)).max(),
             refill: refills.into_iter().filter_map(|members| self.round(members)).max(),
-            rest: end.zip(wait).map(|(end, wait)| end.saturating_sub(wait)),
             fences,
         }
     }

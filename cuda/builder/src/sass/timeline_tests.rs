@@ -35,7 +35,8 @@ fn stalls_add_up_and_results_are_waited_for() {
     assert_eq!(timeline.first_copy, Some(2));
     // The load is issued at 5, and its result is there 31 cycles later.
     assert_eq!(timeline.wait, Some(36));
-    assert_eq!(timeline.rest, Some(1 + 6 + 500));
+    let all: crate::sass::Counts = [(1, 1)].into();
+    assert_eq!(code.cycles_behind_wait(&all), Some(1 + 6 + 500));
     assert_eq!(timeline.fences, [0, 0, 1]);
 }
 
