@@ -1,7 +1,7 @@
 //! The models of cost, one figure of the device at a time: all else is free.
 
 use super::traffic::Traffic;
-use super::{Device, Division, Op, Request, gemm, gemv};
+use super::{Device, Division, Op, Reason, Request, gemm, gemv};
 use crate::Shape;
 use approx::assert_relative_eq;
 use kernels_gpu::instances::{FALLBACK_GEMM, Format, Gemm, Gemv, gemms, gemvs, routes};
@@ -123,6 +123,82 @@ fn a_gemv_over_packed_weights_decodes_and_one_of_four_token_blocks_loads_more() 
         ),
     ];
     check(|device| gemv::cost(instance, &request, device), &cases);
+}
+
+#[test]
+fn terms_are_not_decoded() {
+    let instance = a_gemv("route_bf16x2_sm90_w8c8s2g1n1r1x8");
+    let request = request(Op::Route, Format::Bf16x2, (16, 64, 1));
+    check(
+        |device| gemv::cost(instance, &request, device),
+        &[(|d| Device { decode: 3.0, ..d }, 0.0)],
+    );
+}
+
+#[test]
+fn a_product_streams_its_terms_through_its_ring() {
+    let instance = a_gemm("route_bf16x2_sm90_w4s4g1n8");
+    let request = request(Op::Route, Format::Bf16x2, (64, 8192, 64)).row_major(true);
+    let tile = 2.0 * 64.0 * 128.0;
+    let cases: [Case; 2] = [
+        (|d| Device { stream: 2.0, ..d }, 64.0 * 8192.0 * 4.0 / 132.0 / 2.0),
+        // A ring of four stages, and less in flight than its bytes.
+        (
+            |d| Device {
+                stream: 2.0,
+                in_flight: 1e9,
+                ..d
+            },
+            128.0 * tile / (2.0 * (4.0 * tile / 1e9)),
+        ),
+    ];
+    check(
+        |device| gemm::cost(&Division::whole(instance), &request, device),
+        &cases,
+    );
+}
+
+#[test]
+fn what_should_not_serve_is_told_by_its_reason() {
+    let reason =
+        |name: &str, request: &Request, by_rows: bool| gemm::unwise(&Division::whole(a_gemm(name)), request, by_rows);
+    let [few, many] = [32, 33].map(|m| request(Op::Project, Format::Bf16, (4096, 8192, m)));
+    let units = "gemm_bf16_units_sm90_w8s4g1n8";
+    let (wide, sharing) = ("gemm_bf16_units_sm90_w4s4g1n16", "gemm_bf16_units_sm90_w8s6g1n16h2");
+    assert_eq!([few, many].map(|request| reason(units, &request, false)), [None; 2]);
+    let of_wide = [few, many].map(|request| reason(wide, &request, false));
+    assert_eq!(of_wide, [Some(Reason::EmptyBlocks), None]);
+    let of_sharing = [few, many].map(|request| reason(sharing, &request, false));
+    assert_eq!(of_sharing, [Some(Reason::LittleToShare), None]);
+    assert_eq!(reason(units, &many, true), Some(Reason::RowMajorKept));
+    let plain = FALLBACK_GEMM[0].name;
+    assert_eq!(reason(plain, &few, false), Some(Reason::FewTokens));
+    assert_eq!(reason(plain, &many, false), Some(Reason::NarrowLoads));
+    assert_eq!(reason(plain, &many.x(2, 8192), false), None);
+
+    // As many parts as there are groups of columns, and one more.
+    let parts = |cluster, k| {
+        let division = Division {
+            cluster,
+            ..Division::whole(a_gemm(units))
+        };
+        gemm::unwise(&division, &request(Op::Project, Format::Bf16, (4096, k, 33)), false)
+    };
+    assert_eq!(
+        [parts(1, 1), parts(2, 65), parts(2, 64)],
+        [None, None, Some(Reason::ShortK)]
+    );
+
+    let reason = |name: &str, request: &Request, tokens| gemv::unwise(a_gemv(name), request, false, tokens);
+    let (eight, one) = ("gemv_bf16_sm90_w4c2s2g1n2r4x8", "gemv_bf16_sm90_w4c2s2g1n2r4x1");
+    let unaligned = few.x(2, 8192);
+    assert_eq!(reason(eight, &few, Some(16)), None);
+    assert_eq!(reason(one, &few, Some(16)), Some(Reason::NarrowLoads));
+    assert_eq!(reason(one, &unaligned, Some(16)), None);
+    assert_eq!(reason(eight, &few, Some(32)), Some(Reason::SmallBlocks));
+    assert_eq!(reason(eight, &few, Some(8)), Some(Reason::EmptyBlocks));
+    assert_eq!(gemv::unwise(a_gemv(eight), &many, true, None), Some(Reason::Walks));
+    assert_eq!(gemv::unwise(a_gemv(eight), &few, true, Some(16)), None);
 }
 
 #[test]
