@@ -279,6 +279,31 @@ fn up_to_32_tokens_of_a_router_products_are_miscompiled_for_their_order() {
     );
 }
 
+#[test]
+fn a_request_says_how_x_lies() {
+    let request = router(Format::Bf16x2, 256, 8192, 3).row_major(true);
+    assert_eq!(
+        request.to_string(),
+        "route 256 × 8192 bf16x2 weights, row-major too, at m = 3 with 16-byte aligned rows of x"
+    );
+    let odd = Request::new(Op::Project, Format::Bf16, Shape::new(16, 8).unwrap(), 1).x(2, 8);
+    assert!(
+        odd.to_string()
+            .ends_with("bf16 weights at m = 1 with 2-byte aligned rows of x")
+    );
+    // Strides of 2^40 bytes are too long for a tensor map.
+    assert!(request.x(16, (1 << 39) - 8).x_aligned && !request.x(16, 1 << 39).x_aligned);
+    assert!(!request.x(8, 8192).x_aligned && !request.x(16, 8193).x_aligned);
+}
+
+#[test]
+fn kernels_are_found_by_their_names() {
+    for gemv in gemvs() {
+        assert_eq!(instance(gemv.name), Some(gemv));
+    }
+    assert_eq!(instance("gemv"), None);
+}
+
 /// Short of work, the cost model must not leave warps without any: a K of few groups takes few K slices.
 #[test]
 fn small_k_takes_few_slices() {
