@@ -3,8 +3,8 @@
 //! `cargo xtask sass` reads the output: a line `entry,case,line,count` each, where lines are those of the family's file.
 
 use hopper_cuda_driver::emulated;
-use hopper_proj::instances::{Family, Gemv, gemms, gemvs, routes};
-use hopper_proj::{RouterConfig, Score, raw};
+use hopper_proj::instances::{Family, Format, Gemv, gemms, gemvs, routes};
+use hopper_proj::{RouterConfig, Score, bf16, raw};
 use hopper_proj_tests::driver::{Module, OwnContext, emulated_device};
 use hopper_proj_tests::product::{Division, Operands, Product};
 use hopper_proj_tests::route::{Call, RawRouter};
@@ -12,6 +12,8 @@ use hopper_proj_tests::{Device, Values, lead, shape};
 
 /// One full tile of tokens, with a chunk of K for each warp.
 const TILE: &str = "tile";
+/// The same, with eight exceptions for each warp: weights beyond a packed format's palette.
+const EXCEPTIONS: &str = "exceptions";
 /// Columns of the routers whose gates are counted: enough for the weights to be random.
 const GATE_K: usize = 512;
 
@@ -35,17 +37,36 @@ fn columns(instance: &Gemv) -> usize {
     64 * instance.groups * instance.k_slices()
 }
 
+/// Weights of which a palette of seven high bytes beside zero holds all but `exceptions`, which lie in random places.
+fn weights(values: &mut Values, len: usize, exceptions: usize) -> Vec<bf16> {
+    let power = |exponent: usize| bf16::from_bits((exponent as u16) << 7);
+    let mut weights: Vec<bf16> = (0..len).map(|i| power(112 + i % 14)).collect();
+    let mut left = exceptions;
+    while left > 0 {
+        let weight = &mut weights[values.below(len)];
+        if *weight != power(140) {
+            *weight = power(140);
+            left -= 1;
+        }
+    }
+    weights
+}
+
 fn gemv_tiles(values: &mut Values) {
     let device = Device::emulated();
     emulated::count_lines(true);
     for instance in gemvs() {
         let (n, k, m) = (instance.rows(), columns(instance), instance.tokens());
-        let projection = device.prepare(instance.format, &values.bf16(n * k), shape(n, k));
-        emulated::take_counters();
-        device
-            .project(Some(instance), &projection, &values.bf16(m * k), lead(instance), m)
-            .expect("a projection");
-        print(instance.name, TILE);
+        for (case, exceptions) in [(TILE, 0), (EXCEPTIONS, 8 * instance.k_slices())] {
+            let projection = device.prepare(instance.format, &weights(values, n * k, exceptions), shape(n, k));
+            emulated::take_counters();
+            device
+                .project(Some(instance), &projection, &values.bf16(m * k), lead(instance), m)
+                .expect("a projection");
+            if case == TILE || instance.format == Format::Window12 {
+                print(instance.name, case);
+            }
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use approx::abs_diff_eq;
 use hopper_proj::formats::window12;
-use hopper_proj::instances::Format;
+use hopper_proj::instances::formats::window12::GEMV_WINDOW12;
+use hopper_proj::instances::{Format, Gemv};
 use hopper_proj::{DriverInUse, Projection, Shape, bf16};
 use hopper_proj_tests::exceptions::weights;
-use hopper_proj_tests::{Device, Values, any_tokens, shape, there};
+use hopper_proj_tests::{Device, Values, any_tokens, bits, lead, shape, there};
 
 /// Shares of the weights that the palette lacks.
 const RATES: [f64; 5] = [0.0, 1e-4, 1e-2, 0.5, 1.0];
@@ -104,4 +105,95 @@ fn a_slice_of_a_packed_matrix_projects_without_being_decoded() {
     let plain = device.prepare(Format::Bf16, &cut, shape(rows.len(), columns.len()));
     let error = apart(&fp32(&device, &packed, &x, m), &fp32(&device, &plain, &x, m));
     assert!(error <= TOLERANCE, "{error:e} apart");
+}
+
+/// The sums of products with exceptions alone, `[m, N]`: each warp's in their order, then the warps' of a CTA, then the
+/// CTAs' of a cluster.
+fn sums_of_exceptions(instance: &Gemv, packed: &window12::Packed<'_>, x: &[bf16], m: usize) -> Vec<f32> {
+    let (n, k) = (packed.shape().n(), packed.shape().k());
+    let workers = instance.k_slices() as u64;
+    let mut y = vec![0f32; m * n];
+    for first_block in (0..n.div_ceil(16)).step_by(instance.row_blocks) {
+        let starts = packed.starts();
+        let start = |block: usize| starts[block.min(starts.len() - 1)];
+        let (begin, end) = (start(first_block), start(first_block + instance.row_blocks));
+        let mut partial = vec![vec![0f32; m * n]; workers as usize];
+        for worker in 0..workers {
+            let bound = |worker: u64| begin + (end - begin) * worker / workers;
+            for at in bound(worker)..bound(worker + 1) {
+                let exception = packed.exceptions()[at as usize];
+                let block = (first_block..first_block + instance.row_blocks)
+                    .rfind(|&block| start(block) <= at)
+                    .unwrap();
+                let row = 16 * block + usize::from(exception.row());
+                for token in 0..m {
+                    let x = x[token * k + exception.column() as usize].to_f32();
+                    partial[worker as usize][token * n + row] += exception.value().to_f32() * x;
+                }
+            }
+        }
+        let rows = 16 * first_block..(16 * (first_block + instance.row_blocks)).min(n);
+        for (token, row) in (0..m).flat_map(|token| rows.clone().map(move |row| (token, row))) {
+            let ctas = partial.chunks(instance.warps);
+            let of_cta = ctas.map(|warps| warps.iter().fold(0f32, |sum, warp| sum + warp[token * n + row]));
+            y[token * n + row] = match instance.cluster {
+                1 => of_cta.sum(),
+                _ => of_cta.fold(0f32, |sum, cta| sum + cta),
+            };
+        }
+    }
+    y
+}
+
+/// Small weights are lost beside large ones until these cancel, so that another order gives other bits.
+#[test]
+fn exceptions_are_added_in_their_order() {
+    let (device, mut values) = (Device::of_the_run(), Values::fresh());
+    for instance in GEMV_WINDOW12 {
+        // So many exceptions for each warp, and up to one more; the last cluster has fewer.
+        for each in [0, 1, 7, 8, 9, 31, 32, 33, 70] {
+            let n = 2 * instance.rows() - 13;
+            // As many columns as leave a quarter of the weights zero at least.
+            let k = (2 * (each + 1) * instance.k_slices()).div_ceil(instance.rows()) + 3;
+            let k = if instance.x_values == 8 {
+                k.next_multiple_of(8)
+            } else {
+                k
+            };
+            let m = instance.tokens() - each % 3;
+            let mut w = vec![bf16::ZERO; n * k];
+            let mut left = each * instance.k_slices() + values.below(instance.k_slices());
+            while left > 0 {
+                let row = values.below(instance.rows());
+                let weight = &mut w[row * k + values.below(k)];
+                if *weight == bf16::ZERO {
+                    let magnitude = [1.5, 2f32.powi(30)][values.below(2)];
+                    *weight = bf16::from_f32([magnitude, -magnitude][values.below(2)]);
+                    left -= 1;
+                }
+            }
+            for weight in &mut w[instance.rows() * k..] {
+                if values.below(9) == 0 {
+                    *weight = bf16::from_f32(2f32.powi(30));
+                }
+            }
+            let x: Vec<bf16> = (0..m * k).map(|_| [bf16::ONE, -bf16::ONE][values.below(2)]).collect();
+            // A palette of high bytes that no weight but zero has.
+            let packed = window12::pack_with(&w, shape(n, k), [0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
+            let expected: Vec<bf16> = sums_of_exceptions(instance, &packed, &x, m)
+                .into_iter()
+                .map(bf16::from_f32)
+                .collect();
+            let on_device = device.engine.prepare(packed, &any_tokens()).unwrap();
+            let y = device
+                .project(Some(instance), &on_device, &x, lead(instance), m)
+                .unwrap();
+            let name = instance.name;
+            assert_eq!(
+                bits(&y),
+                bits(&expected),
+                "{name}: {each} exceptions for each warp, m = {m}"
+            );
+        }
+    }
 }

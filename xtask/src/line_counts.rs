@@ -13,6 +13,8 @@ use crate::{cargo, paths};
 
 /// The call that has a full tile of tokens, and a chunk of K for each warp.
 const TILE: &str = "tile";
+/// The same with eight exceptions for each warp.
+const EXCEPTIONS: &str = "exceptions";
 /// Gates for one token, by the names of their calls: sigmoid, renormalised.
 pub(crate) const GATES: [&str; 3] = ["gate_256_8_groups", "gate_256", "gate_1024"];
 
@@ -23,6 +25,8 @@ pub(crate) struct Figures {
     pub(crate) row: Row,
     /// Cycles from `griddepcontrol.wait` to the end of a call with a full tile of tokens and one chunk of K per warp.
     pub(crate) rest: Option<u32>,
+    /// Cycles that eight exceptions for each warp add to that.
+    pub(crate) exceptions: Option<u32>,
     /// Cycles that the last CTA takes behind the join in each of [`GATES`].
     pub(crate) gates: [Option<u32>; 3],
 }
@@ -80,8 +84,12 @@ impl Calls {
         let figures = rows.into_iter().map(|row| {
             let code = listing.entries.iter().find(|entry| entry.name == row.name);
             let behind = |call: &str| Some((code?, self.of(&row.name, call)?));
+            let rest = |call: &str| behind(call).and_then(|(code, counts)| code.cycles_behind_wait(counts));
             Figures {
-                rest: behind(TILE).and_then(|(code, counts)| code.cycles_behind_wait(counts)),
+                rest: rest(TILE),
+                exceptions: rest(EXCEPTIONS)
+                    .zip(rest(TILE))
+                    .map(|(with, without)| with.saturating_sub(without)),
                 gates: GATES.map(|call| behind(call).and_then(|(code, counts)| code.cycles_behind_join(counts))),
                 row,
             }

@@ -45,6 +45,10 @@ enum Task {
         /// benchmarks/record/sass.csv
         #[arg(long)]
         timeline: bool,
+        /// Look at one family's entries alone, with the newest assembler, and print their timelines; nothing is written
+        /// or compared
+        #[arg(long, value_name = "NAME", conflicts_with = "timeline")]
+        family: Option<String>,
     },
     /// Run `cargo test` on the device that the driver chooses
     Test {
@@ -84,7 +88,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Task::BuildPtx { check } => build_ptx::run(check),
         Task::LintPtx => lint_ptx::run(),
-        Task::Sass { timeline } => sass::run(timeline),
+        Task::Sass { family: Some(name), .. } => sass::one_family(&name),
+        Task::Sass { timeline, .. } => sass::run(timeline),
         Task::Test { all_devices, arguments } => test::run(all_devices, &arguments),
         Task::Bundle { out, dry_run } => bundle::run(out, dry_run),
         Task::EmulatedDriver { out, test } => emulated_driver::run(out, test),

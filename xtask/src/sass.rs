@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use cuda_builder::NvvmArch;
 use cuda_builder::sass::{PTXAS_WHEELS, Tools, inspect};
 use kernels_gpu::instances::Family;
@@ -63,6 +63,30 @@ pub(crate) fn run(with_timeline: bool) -> Result<()> {
     if broken > 0 {
         bail!("the machine code breaks {broken} promises of the table");
     }
+    Ok(())
+}
+
+/// Prints the timelines of one family's entries, by the newest assembler.
+pub(crate) fn one_family(name: &str) -> Result<()> {
+    let Some(family) = Family::ALL.into_iter().find(|family| family.name() == name) else {
+        let names = Family::ALL.map(|family| family.name()).join(", ");
+        bail!("no family is called {name}; there are {names}");
+    };
+    let target = paths::root().join("target");
+    let tools = Tools::find(&target.join("cuda-tools"))?;
+    let newest = tools.first().context("no assembler was found")?;
+    let folder = target.join("sass/one").join(name);
+    let report = inspect(
+        &paths::ptx(family),
+        NvvmArch::Compute90a,
+        &table::entries_of(family),
+        newest,
+        &folder,
+    )?;
+    println!("{report}");
+    report.findings.iter().for_each(|finding| println!("{finding}"));
+    timeline::print(&Calls::count()?.figures(family, report.rows, newest, &folder)?);
+    println!("\nmachine code: {}", folder.join("kernels.sass").display());
     Ok(())
 }
 

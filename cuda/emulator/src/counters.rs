@@ -13,8 +13,8 @@ pub struct Counters {
     pub load_conflicts: u64,
     /// Extra passes that bank conflicts cost stores to and atomics on shared memory.
     pub store_conflicts: u64,
-    /// How often the one warp that did so most issued the instructions of a line of the PTX text, by kernel. Counted
-    /// where [`Options::count_lines`](crate::Options::count_lines) asks for it.
+    /// How often the busiest warp of a kernel, the one that issued most instructions, issued those of each line of the
+    /// PTX text. Counted where [`Options::count_lines`](crate::Options::count_lines) asks for it.
     pub lines: BTreeMap<String, BTreeMap<u32, u64>>,
 }
 
@@ -61,9 +61,9 @@ impl Counters {
         }
         for (kernel, lines) in &other.lines {
             let own = self.lines.entry(kernel.clone()).or_default();
-            for (&line, &n) in lines {
-                let most = own.entry(line).or_default();
-                *most = n.max(*most);
+            let all = |lines: &BTreeMap<u32, u64>| lines.values().sum::<u64>();
+            if all(lines) > all(own) {
+                own.clone_from(lines);
             }
         }
         self.load_conflicts += other.load_conflicts;

@@ -73,7 +73,7 @@ fn lines_are_counted_where_that_is_asked_for() {
 }
 
 #[test]
-fn several_launches_keep_the_most() {
+fn several_launches_keep_the_busiest_warp() {
     let mut sum = counters(true, Some(1));
     sum.add(&counters(true, Some(2)));
     assert_eq!(sum.lines["k"][&line("setp.eq")], 4);

@@ -59,3 +59,13 @@ pub fn min_or_nan(a: f32, b: f32) -> f32 {
     // SAFETY: pure arithmetic.
     unsafe { llvm_minimum(a, b) }
 }
+
+/// `@p add.rn.f32`: adds `value` to `sum` where `live`. `sum` keeps its bits elsewhere.
+#[inline(always)]
+pub fn add_if(sum: &mut f32, value: f32, live: bool) {
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("{{ .reg .pred p; setp.ne.u32 p, {2}, 0; @p add.rn.f32 {0}, {0}, {1}; }}",
+            inout(reg32) *sum, in(reg32) value, in(reg32) u32::from(live), options(pure, nomem, nostack))
+    };
+}

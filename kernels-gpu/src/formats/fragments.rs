@@ -32,8 +32,12 @@ pub(crate) const QUAD_BYTES: u32 = QUAD as u32 * LANE_BYTES;
 
 /// A format of weights, for few tokens.
 pub(crate) trait Weights: Copy {
-    /// What is read ahead of the units: see [`Weights::ahead`].
-    type Ahead: Copy;
+    /// Where a cluster finds what its units leave out: see [`Weights::find`].
+    type Place: Copy;
+    /// A warp's share of that.
+    type Share: Copy;
+    /// The next part of a share, with x for `N` token blocks on its way.
+    type Pending<const N: usize>: Copy;
     /// Terms that add up to a weight.
     const TERMS: usize;
 
@@ -44,23 +48,45 @@ pub(crate) trait Weights: Copy {
     /// `unit` is where a whole unit of the format has landed, plus 16 bytes per lane.
     unsafe fn fragments(self, unit: SharedAddr, term: usize) -> Fragments;
 
-    /// Starts on what the units leave out: the part of worker `share.0` of `share.1` of the `R` row blocks from
-    /// `first_unit` on. Reads weights only, so it may come before the preceding kernel has ended.
+    /// Looks up where that which the units of the `R` row blocks from `first_unit` on leave out lies. Comes first of
+    /// all, so that nothing waits for it. Reads weights only, as [`Weights::share`] does, so both may come before the
+    /// preceding kernel has ended.
     ///
     /// # Safety
     ///
     /// The format's own arguments are what the packer made, with ends for `R` row blocks behind the last one.
-    unsafe fn ahead<const R: usize>(self, first_unit: u32, share: (u32, u32)) -> Self::Ahead;
+    unsafe fn find<const R: usize>(self, first_unit: u32) -> Self::Place;
+
+    /// Asks for the part of worker `worker.0` of `worker.1`.
+    ///
+    /// # Safety
+    ///
+    /// `place` is of [`Weights::find`].
+    unsafe fn share(self, place: Self::Place, worker: (u32, u32)) -> Self::Share;
+
+    /// Asks for x as the first of a share need it.
+    ///
+    /// # Safety
+    ///
+    /// `share` is of [`Weights::share`]. x holds what `args` say, and what the preceding kernel wrote is visible. The
+    /// whole warp comes here.
+    unsafe fn start_exceptions<const N: usize>(
+        self,
+        share: &Self::Share,
+        first_token: u32,
+        args: &GemvArgs,
+    ) -> Self::Pending<N>;
 
     /// Adds what the units leave out, as exact FP32 products.
     ///
     /// # Safety
     ///
-    /// `ahead` is of [`Weights::ahead`] for the same row blocks. x holds what `args` say, and what the preceding kernel
-    /// wrote is visible. The whole warp comes here.
-    unsafe fn exceptions<const R: usize, const N: usize>(
+    /// `pending` is of [`Weights::start_exceptions`] for the same share, `acc` of its row blocks. The whole warp comes
+    /// here.
+    unsafe fn add_exceptions<const R: usize, const N: usize>(
         self,
-        ahead: Self::Ahead,
+        share: Self::Share,
+        pending: Self::Pending<N>,
         acc: &mut [[[f32; 4]; N]; R],
         first_token: u32,
         args: &GemvArgs,

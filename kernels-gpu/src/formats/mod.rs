@@ -21,8 +21,8 @@ pub struct Facts {
     pub terms: usize,
     /// Bytes of a unit.
     pub unit_bytes: usize,
-    /// What the format adds to the PTX of a kernel for few tokens.
-    pub few_token_counts: Counts,
+    /// What the format adds to the PTX of a kernel for few tokens that has so many token blocks.
+    pub few_token_counts: fn(usize) -> Counts,
     /// What it adds to the PTX of a kernel for many tokens that reads packed units.
     pub packed_counts: Counts,
     /// The machine code that makes fragments of a unit, for few tokens; it must hide behind the stream of the weights.

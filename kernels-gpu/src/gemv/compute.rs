@@ -63,15 +63,15 @@ impl XRow {
 ///
 /// # Safety
 ///
-/// The whole warp calls it, with a stream that has been started, and `ahead` of the format for this CTA's row blocks
-/// and this warp. What the preceding kernel wrote is visible. x holds `m` tokens of `k` values, aligned as `X` demands.
+/// The whole warp calls it, with a stream that has been started, and this warp's `share` of what the units of this CTA's
+/// row blocks leave out. What the preceding kernel wrote is visible. x holds `m` tokens of `k` values, aligned as `X` demands.
 #[inline(always)]
 pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(
     stream: &Stream<I, G, R>,
     place: Place,
     args: &GemvArgs,
     format: I::Weights,
-    ahead: <I::Weights as Weights>::Ahead,
+    share: <I::Weights as Weights>::Share,
 ) -> WarpSums<R, N> {
     let (g, t) = (place.lane / 4, place.lane % 4);
     let x_rows: [XRow; N] = core::array::from_fn(|q| {
@@ -83,19 +83,27 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
         }
     });
     let mut acc = [[[0f32; 4]; N]; R];
+    // x comes from the L2 cache while the weights are still on their way.
+    let load_x = |chunk: u32| -> [[XFragments; N]; G] {
+        core::array::from_fn(|u| {
+            let k = (chunk * G as u32 + u as u32) * UNIT_K as u32 + t * LANE_K;
+            x_rows.map(|row| {
+                let columns = if chunk < stream.last { row.columns } else { 0 };
+                // SAFETY: x holds m tokens of k values, aligned as X demands, and loads beyond them are predicated off.
+                unsafe { XRow { columns, ..row }.load::<X>(k) }
+            })
+        })
+    };
+    // SAFETY: x is visible, and the warp is together.
+    let pending = unsafe { format.start_exceptions::<N>(&share, place.first_token, args) };
+    let mut x = load_x(stream.first);
     // While the first weights are on their way.
     // SAFETY: the exceptions are those of these row blocks, x is visible, and the warp is together.
-    unsafe { format.exceptions(ahead, &mut acc, place.first_token, args) };
+    unsafe { format.add_exceptions(share, pending, &mut acc, place.first_token, args) };
     // Made anew, so that LLVM sees that it stands at stage 0.
     let mut ring = Stream::<I, G, R>::ring(place);
     let mut chunk = stream.first;
     while chunk < stream.last {
-        // x comes from the L2 cache while the weights are still on their way.
-        let x: [[XFragments; N]; G] = core::array::from_fn(|u| {
-            let k = (chunk * G as u32 + u as u32) * UNIT_K as u32 + t * LANE_K;
-            // SAFETY: x holds m tokens of k values, aligned as X demands, and loads beyond them are predicated off.
-            x_rows.map(|row| unsafe { row.load::<X>(k) })
-        });
         // SAFETY: initialised before the barrier of `Stream::start`.
         let data = unsafe { ring.wait() } + place.lane * 16;
         for (u, x) in x.iter().enumerate() {
@@ -120,6 +128,7 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
         unsafe { stream.refill(&ring, chunk) };
         ring.advance();
         chunk += 1;
+        x = load_x(chunk);
     }
     acc
 }

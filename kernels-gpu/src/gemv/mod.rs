@@ -103,22 +103,24 @@ pub(crate) unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: 
     const { assert!(I::GEMV.groups == G && I::GEMV.row_blocks == R && I::GEMV.token_blocks == N && I::GEMV.x_values == X) };
     pdl::launch_dependents();
     let place = Place::of_thread::<I>();
+    // SAFETY: the host gives the exceptions that the packer made.
+    let exceptions = unsafe { format.find::<R>(place.row_tile * R as u32) };
     let stream = Stream::<I, G, R>::of_warp(place, &args);
     // SAFETY: the first use of the ring, by the whole warp.
     unsafe { stream.start(place) };
     if const { I::GEMV.cluster > 1 } {
         cluster::arrive_relaxed();
     }
-    // SAFETY: the host gives the exceptions that the packer made.
-    let ahead = unsafe { format.ahead::<R>(place.row_tile * R as u32, place.worker::<I>()) };
+    // SAFETY: of the same row blocks.
+    let share = unsafe { format.share(exceptions, place.worker::<I>()) };
     // A thread puts together sums of one and the same row.
     const { assert!(matches!(I::GEMV.op, Op::Project) || I::GEMV.threads() % I::GEMV.rows() == 0) };
     let rows = const { I::GEMV.rows() as u32 };
     // SAFETY: the host gives the epilogue's arguments.
     let of_row = unsafe { epilogue.ahead(&args, place.row_tile * rows + thread::thread_idx_x() % rows) };
     pdl::wait();
-    // SAFETY: the stream has been started, what is ahead is this warp's, and the preceding kernel's writes are visible.
-    let acc = unsafe { compute::multiply::<I, G, R, N, X>(&stream, place, &args, format, ahead) };
+    // SAFETY: the stream has been started, the share is this warp's, and the preceding kernel's writes are visible.
+    let acc = unsafe { compute::multiply::<I, G, R, N, X>(&stream, place, &args, format, share) };
     // SAFETY: the stream has ended: every copy has landed and been read.
     unsafe { epilogue::store_partials::<I, R, N>(place, &acc) };
     thread::sync_threads();

@@ -174,7 +174,7 @@ impl Gemv {
         m.div_ceil(self.tokens()) * self.cluster
     }
 
-    pub(super) const fn entry(&self) -> Entry {
+    pub(super) fn entry(&self) -> Entry {
         let tensor_ops = UNIT_STEPS * self.format.terms() * self.groups * self.row_blocks * self.token_blocks;
         let gate = match self.op {
             Op::Project => Counts::NONE,
@@ -207,7 +207,7 @@ impl Gemv {
                 elect_sync: 2,
                 ..gate
             }
-            .plus(self.format.facts().few_token_counts),
+            .plus((self.format.facts().few_token_counts)(self.token_blocks)),
             tensor_cores: true,
         }
     }

@@ -42,7 +42,7 @@ impl MachineEntry {
         Some(straight.saturating_add(u32::try_from(further).unwrap_or(u32::MAX)))
     }
 
-    /// Which instructions a call goes through: those of blocks of which some line is counted, and of blocks that have
+    /// Which instructions a call goes through: those of blocks of which most lines are counted, and of blocks that have
     /// no line.
     fn executed(&self, counts: &Counts) -> Vec<bool> {
         let mut starts = vec![false; self.instructions.len()];
@@ -60,12 +60,14 @@ impl MachineEntry {
         let mut at = 0;
         while at < starts.len() {
             let end = (at + 1..starts.len()).find(|&to| starts[to]).unwrap_or(starts.len());
-            let mut lines = self.instructions[at..end]
+            let lines = self.instructions[at..end]
                 .iter()
-                .filter_map(|instruction| instruction.line)
-                .peekable();
-            let is_executed = lines.peek().is_none() || lines.any(|line| counts.contains_key(&line));
-            executed.resize(end, is_executed);
+                .filter_map(|instruction| instruction.line);
+            // The assembler moves instructions from block to block: most of them say where the block is from.
+            let (counted, all) = lines.fold((0, 0), |(counted, all), line| {
+                (counted + usize::from(counts.contains_key(&line)), all + 1)
+            });
+            executed.resize(end, 2 * counted >= all);
             at = end;
         }
         executed

@@ -113,8 +113,8 @@ fn resident(env: &Env<'_>) -> usize {
 struct Totals {
     /// Executions of each instruction.
     tally: Vec<u64>,
-    /// The most by one warp, where that is asked for.
-    most: Vec<u64>,
+    /// Those by the warp that has most of them, where that is asked for.
+    busiest: Vec<u64>,
     traffic: Vec<Traffic>,
     conflicts: [u64; 2],
     /// The fault of the cluster with the lowest index.
@@ -125,7 +125,7 @@ impl Totals {
     fn new(env: &Env<'_>) -> Self {
         Totals {
             tally: vec![0; env.program.code.len()],
-            most: vec![0; if env.count_lines { env.program.code.len() } else { 0 }],
+            busiest: vec![0; if env.count_lines { env.program.code.len() } else { 0 }],
             traffic: vec![Traffic::default(); env.allocations.len()],
             conflicts: [0; 2],
             fault: None,
@@ -135,7 +135,9 @@ impl Totals {
     fn add(&mut self, cluster: &Cluster<'_>) {
         for counts in cluster.tally.chunks_exact(self.tally.len().max(1)) {
             self.tally.iter_mut().zip(counts).for_each(|(a, b)| *a += b);
-            self.most.iter_mut().zip(counts).for_each(|(a, b)| *a = *b.max(a));
+            if !self.busiest.is_empty() && counts.iter().sum::<u64>() > self.busiest.iter().sum() {
+                self.busiest.copy_from_slice(counts);
+            }
         }
         self.traffic
             .iter_mut()
@@ -160,11 +162,12 @@ impl Totals {
                 *counters.instructions.entry(opcode.to_owned()).or_default() += n;
             }
         }
-        for (inst, &n) in env.program.code.iter().zip(&self.most) {
+        for (inst, &n) in env.program.code.iter().zip(&self.busiest) {
             if n > 0 && inst.counts {
                 let lines = counters.lines.entry(env.program.name.clone()).or_default();
-                let most = lines.entry(env.program.sites[inst.site as usize].line).or_default();
-                *most = n.max(*most);
+                // A line may hold several instructions, as many as the decoder has made of it.
+                let of_line = lines.entry(env.program.sites[inst.site as usize].line).or_default();
+                *of_line = n.max(*of_line);
             }
         }
         for (allocation, traffic) in env.allocations.iter().zip(self.traffic) {

@@ -22,7 +22,7 @@ pub(super) const fn facts(name: &'static str, terms: usize) -> Facts {
         name,
         terms,
         unit_bytes: terms * BF16_UNIT_BYTES,
-        few_token_counts: Counts::NONE,
+        few_token_counts: |_| Counts::NONE,
         packed_counts: Counts::NONE,
         few_token_decoding: Decoding {
             at_least: &[],
@@ -58,7 +58,9 @@ mod device {
     pub(crate) struct Bf16<const TERMS: usize>;
 
     impl<const TERMS: usize> Weights for Bf16<TERMS> {
-        type Ahead = ();
+        type Place = ();
+        type Share = ();
+        type Pending<const N: usize> = ();
         const TERMS: usize = TERMS;
 
         #[inline(always)]
@@ -71,11 +73,18 @@ mod device {
         }
 
         #[inline(always)]
-        unsafe fn ahead<const R: usize>(self, _: u32, _: (u32, u32)) {}
+        unsafe fn find<const R: usize>(self, _: u32) {}
 
         #[inline(always)]
-        unsafe fn exceptions<const R: usize, const N: usize>(
+        unsafe fn share(self, _: (), _: (u32, u32)) {}
+
+        #[inline(always)]
+        unsafe fn start_exceptions<const N: usize>(self, _: &(), _: u32, _: &GemvArgs) {}
+
+        #[inline(always)]
+        unsafe fn add_exceptions<const R: usize, const N: usize>(
             self,
+            _: (),
             _: (),
             _: &mut [[[f32; 4]; N]; R],
             _: u32,

@@ -2,7 +2,7 @@
 
 use super::Window12Args;
 use super::decode::Window12Lane;
-use super::exceptions::{Share, Walk};
+use super::exceptions::{Pending, Share, Starts, Walk};
 use super::instances::{for_each_gemv_window12, for_each_window12_packed_gemm};
 use crate::args::{GemvArgs, PackedGemmArgs};
 use crate::formats::fragments::{Fragments, Half, KOrdered, Weights};
@@ -31,7 +31,9 @@ impl Window12 {
 }
 
 impl Weights for Window12 {
-    type Ahead = Share;
+    type Place = Starts;
+    type Share = Share;
+    type Pending<const N: usize> = Pending<N>;
     const TERMS: usize = 1;
 
     #[inline(always)]
@@ -41,21 +43,34 @@ impl Weights for Window12 {
     }
 
     #[inline(always)]
-    unsafe fn ahead<const R: usize>(self, first_unit: u32, share: (u32, u32)) -> Share {
-        // SAFETY: the starts and the exceptions are the packer's, with ends for R row blocks behind the last.
-        unsafe { self.share::<R>(first_unit, share) }
+    unsafe fn find<const R: usize>(self, first_unit: u32) -> Starts {
+        // SAFETY: the starts are the packer's, with ends for R row blocks behind the last.
+        unsafe { self.starts_of::<R>(first_unit) }
     }
 
     #[inline(always)]
-    unsafe fn exceptions<const R: usize, const N: usize>(
+    unsafe fn share(self, place: Starts, worker: (u32, u32)) -> Share {
+        // SAFETY: the starts are those of the CTA's row blocks.
+        unsafe { self.share_of(place, worker) }
+    }
+
+    #[inline(always)]
+    unsafe fn start_exceptions<const N: usize>(self, share: &Share, first_token: u32, args: &GemvArgs) -> Pending<N> {
+        // SAFETY: x is as the arguments say, and the warp is together.
+        unsafe { share.load_x(share.own(), first_token, args) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_exceptions<const R: usize, const N: usize>(
         self,
-        ahead: Share,
+        share: Share,
+        pending: Pending<N>,
         acc: &mut [[[f32; 4]; N]; R],
         first_token: u32,
         args: &GemvArgs,
     ) {
-        // SAFETY: the share is of the same row blocks, x is as the arguments say, and the warp is together.
-        unsafe { self.add_exceptions(ahead, acc, first_token, args) }
+        // SAFETY: what is pending is of the share, x is as the arguments say, and the warp is together.
+        unsafe { self.add::<R, N>(share, pending, acc, first_token, args) }
     }
 }
 

@@ -1,29 +1,63 @@
 //! The weights that `window12` units leave out, added as products or put into fragments.
 //!
-//! For few tokens, every warp of a cluster takes its share of the exceptions of the cluster's row blocks, and adds
-//! their products to its sums while the first units are on their way. For many, a warp walks the exceptions of its own
+//! For few tokens, every warp of a cluster takes its share of the exceptions of the cluster's row blocks, up to 32 at a
+//! time, and adds their products to its sums while the first units and the first x are on their way. For many, a warp walks the exceptions of its own
 //! row block in their order, by column; it holds 32 of them, one per lane, and has the next 32 on their way. Their
 //! places in the units decode to +0, so a weight is put there with an `or`.
 //!
 //! Lanes exchange exceptions by `shfl.sync` and find their place by `vote.sync` (PTX ISA §9.7.9, §9.7.13.9).
 
 use super::device::Window12;
+use super::{STARTS_AFTER, TAKEN, taken};
 use crate::args::GemvArgs;
 use crate::formats::fragments::{HALF_COLUMNS, Half};
 use crate::layout::TOKEN_BLOCK;
-use cuda_std::{global, warp};
+use cuda_std::warp::{self, WARP_SIZE};
+use cuda_std::{global, math};
 
 /// Bytes of a start and of an exception.
 const ENTRY: u64 = 8;
 
-/// A warp's share of the exceptions, and the first of them.
+/// Lanes that hold a row's accumulators.
+const QUAD: u32 = 4;
+/// The bit of [`Share::entry`] from which the number of the row block starts: above the row.
+const BLOCK_BIT: u32 = 20;
+/// The row block and half of an exception that is not there.
+const NOWHERE: u32 = u32::MAX;
+
+/// Where the exceptions of each row block of a CTA start, and where the last ones end, as often as there are fewer row
+/// blocks.
+pub(crate) type Starts = [u64; STARTS_AFTER + 1];
+
+/// A warp's share of the exceptions, of which each lane holds one.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
-    first_unit: u32,
-    at: u64,
-    last: u64,
-    /// The lane's exception, counted from `at`.
+    /// The first of those that the lanes hold.
+    first: u64,
+    /// How many there are from there on.
+    count: u32,
+    /// Where the row blocks behind the CTA's first one start, counted from `first`.
+    starts: [u32; STARTS_AFTER - 1],
+    /// The lane's exception.
     entry: u64,
+}
+
+/// The next exceptions of a quad's rows, with x on its way for the tokens that the lane has accumulators for.
+#[derive(Clone, Copy)]
+pub(crate) struct Pending<const N: usize> {
+    taken: [Taken<N>; TAKEN],
+    /// The lanes that hold further exceptions of the quad's rows, a bit each.
+    left: u32,
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+struct Taken<const N: usize> {
+    /// Its row block and half, or [`NOWHERE`].
+    place: u32,
+    /// The weight's bits, as FP32.
+    weight: u32,
+    x: [[u32; 2]; N],
 }
 
 impl Window12 {
@@ -60,88 +94,162 @@ impl Window12 {
         unsafe { self.exception(at + u64::from(warp::lane_id()), last) }
     }
 
-    /// [`Weights::ahead`](crate::formats::fragments::Weights::ahead).
+    /// [`Weights::find`](crate::formats::fragments::Weights::find).
     ///
     /// # Safety
     ///
-    /// The starts and exceptions are what the packer made, with ends for `R` row blocks behind the last one.
+    /// The starts are what the packer made, with ends for `R` row blocks behind the last one.
     #[inline(always)]
-    pub(super) unsafe fn share<const R: usize>(self, first_unit: u32, (worker, workers): (u32, u32)) -> Share {
-        // SAFETY: the packer ends the starts as often as R row blocks may need; the share lies within the exceptions of
-        // the CTA's row blocks.
-        unsafe {
-            let (begin, end) = (self.start(first_unit), self.start(first_unit + R as u32));
-            let bound = |i: u32| begin + (end - begin) * u64::from(i) / u64::from(workers);
-            let (at, last) = (bound(worker), bound(worker + 1));
-            let entry = self.entry(at, last);
-            Share {
-                first_unit,
-                at,
-                last,
-                entry,
-            }
+    pub(super) unsafe fn starts_of<const R: usize>(self, first_unit: u32) -> Starts {
+        const { assert!(R <= STARTS_AFTER) };
+        // SAFETY: the packer ends the starts as often as R row blocks may need.
+        core::array::from_fn(|r| unsafe { self.start(first_unit + r.min(R) as u32) })
+    }
+
+    /// [`Weights::share`](crate::formats::fragments::Weights::share).
+    ///
+    /// # Safety
+    ///
+    /// The starts are of [`Window12::starts_of`].
+    #[inline(always)]
+    pub(super) unsafe fn share_of(self, starts: Starts, (worker, workers): (u32, u32)) -> Share {
+        let (begin, end) = (starts[0], starts[STARTS_AFTER]);
+        let bound = |i: u32| begin + (end - begin) * u64::from(i) / u64::from(workers);
+        let (first, last) = (bound(worker), bound(worker + 1));
+        Share {
+            first,
+            count: (last - first) as u32,
+            starts: [starts[1], starts[2], starts[3]].map(|start| (start.max(first).min(last) - first) as u32),
+            // SAFETY: the share lies within the exceptions.
+            entry: unsafe { self.entry(first, last) },
         }
     }
 
-    /// [`Weights::exceptions`](crate::formats::fragments::Weights::exceptions).
+    /// [`Weights::add_exceptions`](crate::formats::fragments::Weights::add_exceptions).
+    ///
+    /// A row's sums are in a quad of lanes, which makes the products of its rows' exceptions itself, in their order.
     ///
     /// # Safety
     ///
-    /// `share` is of [`Window12::share`] for the same row blocks. x holds what `args` say, and what the preceding
-    /// kernel wrote is visible. The whole warp calls it.
+    /// `share` is of [`Window12::share_of`] for the same row blocks, `pending` its first. x holds what `args` say, and
+    /// what the preceding kernel wrote is visible. The whole warp calls it.
     #[inline(always)]
-    pub(super) unsafe fn add_exceptions<const R: usize, const N: usize>(
+    pub(super) unsafe fn add<const R: usize, const N: usize>(
         self,
-        share: Share,
+        mut share: Share,
+        mut pending: Pending<N>,
         acc: &mut [[[f32; 4]; N]; R],
         first_token: u32,
         args: &GemvArgs,
     ) {
-        let Share {
-            first_unit,
-            mut at,
-            last,
-            mut entry,
-        } = share;
-        let lane = warp::lane_id();
-        let (g, t) = (lane / 4, lane % 4);
-        let mut turn = 0;
-        while at < last {
-            let value_and_row = warp::warp_shuffle_idx(u32::MAX, entry as u32, turn);
-            let column = warp::warp_shuffle_idx(u32::MAX, (entry >> 32) as u32, turn);
-            let weight = f32::from_bits(value_and_row << 16);
-            let row = value_and_row >> 16;
-            // The starts are read again each time, from L1: exceptions are few, and registers fewer.
-            // SAFETY: below `R`, so the packer's starts have it, or the end in its place.
-            let begins = |r: u32| unsafe { self.start(first_unit + r) };
-            let block = (1..R as u32).fold(0, |block, r| block + u32::from(at >= begins(r)));
-            let row_bytes = args.x_stride * 2;
-            let first = first_token + 2 * t;
-            let mut address = args.x + u64::from(first) * row_bytes + u64::from(column) * 2;
-            for q in 0..N {
-                for e in 0..2 {
-                    let token = first + (TOKEN_BLOCK * q) as u32 + e as u32;
-                    // SAFETY: predicated on the token; the packer keeps columns below k.
-                    let x = unsafe { global::load_u16_or_zero(address + e as u64 * row_bytes, token < args.m) };
-                    let product = weight * f32::from_bits(x << 16);
-                    for (r, acc) in acc.iter_mut().enumerate() {
-                        for h in 0..2 {
-                            let mine = block == r as u32 && row == 8 * h as u32 + g;
-                            // Adding -0 changes no sum.
-                            acc[q][2 * h + e] += if mine { product } else { -0.0 };
+        if share.count == 0 {
+            return;
+        }
+        loop {
+            for taken in pending.taken {
+                for (r, acc) in acc.iter_mut().enumerate() {
+                    for (acc, x) in acc.iter_mut().zip(&taken.x) {
+                        for (i, sum) in acc.iter_mut().enumerate() {
+                            let product = f32::from_bits(taken.weight) * f32::from_bits(x[i % 2] << 16);
+                            math::add_if(sum, product, taken.place == (2 * r + i / 2) as u32);
                         }
                     }
                 }
-                address += TOKEN_BLOCK as u64 * row_bytes;
             }
-            at += 1;
-            turn += 1;
-            if turn == warp::WARP_SIZE {
-                turn = 0;
+            if warp::warp_vote_ballot(u32::MAX, pending.left != 0) == 0 {
+                if share.count <= WARP_SIZE {
+                    return;
+                }
                 // SAFETY: the share's end is within the exceptions, and the loop is uniform over the warp.
-                entry = unsafe { self.entry(at, last) };
+                share = unsafe { self.behind(share) };
+                pending.left = share.own();
             }
+            // SAFETY: x as before, and the loop is uniform over the warp.
+            pending = unsafe { share.load_x(pending.left, first_token, args) };
         }
+    }
+
+    /// A share without those that the lanes hold.
+    ///
+    /// # Safety
+    ///
+    /// There are more. The whole warp calls it.
+    #[inline(always)]
+    unsafe fn behind(self, share: Share) -> Share {
+        let (first, count) = (share.first + u64::from(WARP_SIZE), share.count - WARP_SIZE);
+        Share {
+            first,
+            count,
+            starts: share.starts.map(|start| start.saturating_sub(WARP_SIZE)),
+            // SAFETY: within the share.
+            entry: unsafe { self.entry(first, first + u64::from(count)) },
+        }
+    }
+}
+
+impl Share {
+    /// The lanes that hold exceptions of the rows whose sums this lane has, a bit each. The whole warp calls it.
+    #[inline(always)]
+    pub(super) fn own(&self) -> u32 {
+        let lane = warp::lane_id();
+        let row = self.entry as u32 >> 16;
+        // The lanes whose row agrees with this lane's in a bit.
+        let agree = |bit: u32| {
+            let set = warp::warp_vote_ballot(u32::MAX, row >> bit & 1 != 0);
+            !(set ^ 0u32.wrapping_sub(lane / QUAD >> bit & 1))
+        };
+        let there = warp::warp_vote_ballot(u32::MAX, lane < self.count);
+        there & agree(0) & agree(1) & agree(2)
+    }
+
+    /// Asks for x of the first of the quad's exceptions that `left` has.
+    ///
+    /// # Safety
+    ///
+    /// x holds what `args` say, and what the preceding kernel wrote is visible. The whole warp calls it.
+    #[inline(always)]
+    pub(super) unsafe fn load_x<const N: usize>(&self, mut left: u32, first_token: u32, args: &GemvArgs) -> Pending<N> {
+        let lane = warp::lane_id();
+        let block = self.starts.iter().map(|&start| u32::from(lane >= start)).sum::<u32>();
+        let entry = self.entry as u32 | block << BLOCK_BIT;
+        let first = first_token + 2 * (lane % QUAD);
+        let row_bytes = args.x_stride * 2;
+        let address = args.x + u64::from(first) * row_bytes;
+        let none = Taken {
+            place: NOWHERE,
+            weight: 0,
+            x: [[0; 2]; N],
+        };
+        let mut next = |at: usize| {
+            if at >= taken(N) {
+                return none;
+            }
+            let (is_there, holder) = (left != 0, left.trailing_zeros());
+            left &= left.wrapping_sub(1);
+            let of_holder = warp::warp_shuffle_idx(u32::MAX, entry, holder);
+            let column = warp::warp_shuffle_idx(u32::MAX, (self.entry >> 32) as u32, holder);
+            let address = address + u64::from(column) * 2;
+            let x = core::array::from_fn(|q| {
+                [0, 1].map(|e| {
+                    let further = TOKEN_BLOCK as u32 * q as u32 + e;
+                    // Both at once: a branch for each load would take longer.
+                    let live = is_there & (first + further < args.m);
+                    // SAFETY: predicated on the exception and the token; the packer keeps columns below k.
+                    unsafe { global::load_u16_or_zero(address + u64::from(further) * row_bytes, live) }
+                })
+            });
+            Taken {
+                place: if is_there {
+                    of_holder >> (BLOCK_BIT - 1)
+                } else {
+                    NOWHERE
+                },
+                weight: of_holder << 16,
+                x,
+            }
+        };
+        let taken = [next(0), next(1), next(2), next(3)];
+        Pending { taken, left }
     }
 }
 

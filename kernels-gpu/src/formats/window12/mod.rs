@@ -40,6 +40,14 @@ pub struct Window12Args {
 /// most.
 pub const STARTS_AFTER: usize = 4;
 
+/// Exceptions of its rows that a quad of lanes takes at once, at most.
+pub(crate) const TAKEN: usize = 4;
+
+/// The same with so many token blocks: more of them leave registers for fewer.
+pub(crate) const fn taken(token_blocks: usize) -> usize {
+    if token_blocks == 1 { TAKEN } else { TAKEN - 1 }
+}
+
 /// A weight whose high exponent bits the palette lacks; its place in the unit decodes to +0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +67,12 @@ pub(super) const FACTS: Facts = Facts {
     name: "window12",
     terms: 1,
     unit_bytes: WINDOW12_UNIT_BYTES,
-    few_token_counts: Counts {
-        // An exception's weight and its column.
-        shfl_sync: 2,
+    few_token_counts: |token_blocks| Counts {
+        // The weights and the columns of those that a quad takes at once, of the first ones and the next.
+        shfl_sync: 4 * taken(token_blocks),
+        // Which lanes hold exceptions, and three bits of their rows, for the first ones and the next; whether any are
+        // left.
+        vote_sync: 9,
         ..Counts::NONE
     },
     packed_counts: Counts {
