@@ -1,5 +1,6 @@
 //! The device that plans are made for: what the models of cost know of it.
 
+use super::Clusters;
 use kernels_gpu::instances::{Gemm, gemms};
 
 /// A device, as far as plans care. Rates are those of one multiprocessor.
@@ -34,6 +35,8 @@ pub struct Device {
     pub slice: f64,
     /// The multiprocessors' clock, as a multiple of an H200's.
     pub clock: f64,
+    /// Clusters that it holds at once.
+    pub clusters: Clusters,
     /// Kernels whose self-test failed on it.
     pub miscompiled: Miscompiled,
 }
@@ -51,6 +54,8 @@ pub struct DriverFacts {
     pub bus_bits: Option<usize>,
     /// Bytes of L2.
     pub l2_bytes: Option<usize>,
+    /// Clusters that the device holds at once.
+    pub clusters: Option<Clusters>,
 }
 
 impl DriverFacts {
@@ -61,6 +66,7 @@ impl DriverFacts {
         memory_clock: Some(3_201_000),
         bus_bits: Some(6144),
         l2_bytes: Some(50 << 20),
+        clusters: Some(Clusters::H200),
     };
 }
 
@@ -81,6 +87,7 @@ impl Device {
         choice: 0.35,
         slice: 0.05,
         clock: 1.0,
+        clusters: Clusters::H200,
         miscompiled: Miscompiled::NONE,
     };
 
@@ -109,6 +116,7 @@ impl Device {
             products: reference.products * clock,
             choice: reference.choice / clock,
             clock,
+            clusters: facts.clusters.unwrap_or(reference.clusters),
             ..reference
         }
     }

@@ -108,6 +108,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     let traffic = Traffic {
         row_ctas: row_tiles.saturating_mul(parts),
         token_tiles: m.div_ceil(instance.tokens()),
+        cluster,
         min_ctas: instance.min_ctas,
         weights: n as f64 * k as f64 * bytes_per_weight,
         cta_weights: cta_groups as f64 * group_weights,

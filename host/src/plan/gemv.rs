@@ -57,6 +57,7 @@ pub(super) fn cost(instance: &'static Gemv, request: &Request, device: &Device) 
     let traffic = Traffic {
         row_ctas: n.div_ceil(instance.rows()) * instance.cluster,
         token_tiles: m.div_ceil(instance.tokens()),
+        cluster: instance.cluster,
         min_ctas: instance.min_ctas,
         weights: n.div_ceil(UNIT_ROWS) as f64 * (groups * instance.format.unit_bytes()) as f64,
         cta_weights: cta_groups as f64 * group_bytes,

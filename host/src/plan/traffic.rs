@@ -8,6 +8,8 @@ pub(super) struct Traffic {
     pub(super) row_ctas: usize,
     /// Tiles of tokens.
     pub(super) token_tiles: usize,
+    /// CTAs of a cluster, which divide those of a tile.
+    pub(super) cluster: usize,
     /// CTAs that fit on a multiprocessor.
     pub(super) min_ctas: usize,
     /// Bytes of all weights.
@@ -27,13 +29,17 @@ pub(super) struct Traffic {
 impl Traffic {
     /// CTAs of the busiest multiprocessor.
     pub(super) fn on_busiest(&self, device: &Device) -> usize {
-        let ctas = self.row_ctas.saturating_mul(self.token_tiles);
-        ctas.div_ceil(device.multiprocessors.max(1))
+        device.on_busiest(self.clusters(), self.cluster, self.min_ctas)
     }
 
-    /// Waves of CTAs of the busiest multiprocessor.
+    /// Waves of clusters.
     pub(super) fn waves(&self, device: &Device) -> usize {
-        self.on_busiest(device).div_ceil(self.min_ctas)
+        let at_a_time = device.clusters_at_a_time(self.cluster, self.min_ctas);
+        self.clusters().div_ceil(at_a_time)
+    }
+
+    fn clusters(&self) -> usize {
+        (self.row_ctas / self.cluster).saturating_mul(self.token_tiles)
     }
 
     /// Microseconds until all has come in: the longest of
@@ -47,14 +53,18 @@ impl Traffic {
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
-        let at_a_time = (multiprocessors.saturating_mul(self.min_ctas) / self.row_ctas.max(1)).max(1);
+        let row_clusters = self.row_ctas / self.cluster;
+        let at_a_time = device.clusters_at_a_time(self.cluster, self.min_ctas);
+        let at_a_time = (at_a_time / row_clusters.max(1)).max(1);
         let held = self.weights <= device.l2_bytes as f64;
         let passes = if held { 1 } else { self.token_tiles.div_ceil(at_a_time) };
         let from_memory = passes as f64 * self.weights / (multiprocessors as f64 * device.stream);
 
         let ctas = self.on_busiest(device);
         // Those of the first tiles of tokens, all that run at a time; later ones find in L2 what it holds.
-        let first = self.row_ctas.div_ceil(multiprocessors).max(self.min_ctas);
+        let first = device
+            .on_busiest(row_clusters, self.cluster, self.min_ctas)
+            .max(self.min_ctas);
         let waiting = if held { ctas.min(first) } else { ctas };
         let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
         let weights = ctas as f64 * self.cta_weights;
