@@ -171,6 +171,21 @@ fn each_plan(mut see: impl FnMut(&[u32], &Device, &Request)) {
     }
 }
 
+/// Where GPCs hold 15 or 14 clusters of eight, plans for the layers name every kernel that is there for that.
+#[test]
+fn kernels_of_twelve_warps_that_share_x_are_there_for_a_reason() {
+    let mut unused: Vec<_> = instances::gemms()
+        .filter(|i| i.warps == 12 && i.multicast > 1)
+        .collect();
+    assert_eq!(unused.len(), 4);
+    each_plan(|_, device, request| {
+        if let Kernel::Gemm(division) = plan(request, device).unwrap().unwrap().kernel {
+            unused.retain(|instance| *instance != division.instance);
+        }
+    });
+    assert!(unused.is_empty(), "{unused:?}");
+}
+
 #[test]
 fn every_muse_plan_runs_in_the_waves_that_it_is_costed_with() {
     let mut count = 0;
