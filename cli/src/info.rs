@@ -4,7 +4,7 @@ use crate::args::{Info, PlanOp};
 use crate::device;
 use crate::error::Result;
 use hopper_proj::instances::{Family, Format};
-use hopper_proj::plan::{Candidate, FORMATS, List};
+use hopper_proj::plan::{Candidate, FORMATS, List, Waves};
 use hopper_proj::suites::Suite;
 use hopper_proj::{CudaUnavailable, Engine, Request, Shape, instances, raw};
 use serde::Serialize;
@@ -61,6 +61,8 @@ struct Planned {
     multiprocessors: usize,
     tb_per_second: f64,
     l2_bytes: usize,
+    /// Who says how many clusters run at a time.
+    clusters_by: String,
     instances: Vec<PlannedInstance>,
 }
 
@@ -69,6 +71,10 @@ struct PlannedInstance {
     instance: &'static str,
     cluster: usize,
     slices: usize,
+    /// Clusters of the launch, those that run at a time, and the waves that makes.
+    clusters: Option<usize>,
+    clusters_at_a_time: Option<usize>,
+    waves: Option<usize>,
     chosen: bool,
     /// `measured`, `proposed`, `model` or `rejected`.
     by: &'static str,
@@ -152,14 +158,21 @@ fn plan(args: &Info, [n, k, m]: [usize; 3], engine: &Engine) -> Result<()> {
 
 fn planned(list: &List, engine: &Engine) -> Planned {
     let (request, device) = (&list.request, &list.device);
-    let instance = |candidate: &Candidate| PlannedInstance {
-        instance: candidate.kernel.name(),
-        cluster: candidate.kernel.cluster(),
-        slices: candidate.kernel.slices(),
-        chosen: candidate.chosen,
-        by: candidate.source(),
-        us: candidate.us(),
-        reason: candidate.reason().map(|reason| reason.to_string()),
+    let instance = |candidate: &Candidate| {
+        let costed = candidate.us().is_some();
+        let waves = costed.then(|| Waves::new(&candidate.kernel, request, device)).flatten();
+        PlannedInstance {
+            instance: candidate.kernel.name(),
+            cluster: candidate.kernel.cluster(),
+            slices: candidate.kernel.slices(),
+            clusters: waves.map(|waves| waves.clusters),
+            clusters_at_a_time: waves.map(|waves| waves.at_a_time),
+            waves: waves.map(|waves| waves.count()),
+            chosen: candidate.chosen,
+            by: candidate.source(),
+            us: candidate.us(),
+            reason: candidate.reason().map(|reason| reason.to_string()),
+        }
     };
     Planned {
         op: request.op.name(),
@@ -173,6 +186,7 @@ fn planned(list: &List, engine: &Engine) -> Planned {
         multiprocessors: device.multiprocessors,
         tb_per_second: device.stream * device.multiprocessors as f64 / 1e6,
         l2_bytes: device.l2_bytes,
+        clusters_by: device.clusters.to_string(),
         instances: list.candidates.iter().map(instance).collect(),
     }
 }

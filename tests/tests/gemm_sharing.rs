@@ -17,6 +17,7 @@ fn alone(instance: &Gemm) -> &'static Gemm {
     let like = |other: &&Gemm| {
         let named = Gemm {
             name: other.name,
+            family: other.family,
             index: other.index,
             number: other.number,
             multicast: 1,

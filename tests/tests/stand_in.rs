@@ -154,6 +154,31 @@ fn a_program_may_prefer_to_be_emulated() {
 }
 
 #[test]
+fn a_driver_that_counts_no_clusters_leaves_an_estimate_that_says_so() {
+    const TEST: &str = "a_driver_that_counts_no_clusters_leaves_an_estimate_that_says_so";
+    if StandIn::is_loaned() {
+        let engine = Engine::new(EngineOptions::on(DriverChoice::Cuda)).unwrap();
+        let device = engine.kernels().device();
+        println!("{} {}", device.clusters_at_a_time(8, 1), device.clusters);
+        return;
+    }
+    let estimate = "16 an estimate without GPCs, as the driver does not say";
+    for (variables, expected) in [
+        // The stand-in counts one.
+        (&[][..], "1 as the driver says"),
+        (&[("FAKE_CODE_cuOccupancyMaxActiveClusters", "500")], estimate),
+        (&[("FAKE_CODE_cuModuleLoadData", "222")], estimate),
+    ] {
+        let stand_in = StandIn::new().unwrap();
+        let printed = run(&stand_in, TEST, variables);
+        assert!(printed.contains(expected), "{variables:?}: {printed}");
+        let calls = stand_in.calls().unwrap();
+        let count = |name| calls.iter().filter(|call| call.name == name && call.code == 0).count();
+        assert_eq!(count("cuModuleLoadData"), count("cuModuleUnload"));
+    }
+}
+
+#[test]
 fn weights_are_prepared_without_a_gpu() {
     const TEST: &str = "weights_are_prepared_without_a_gpu";
     if StandIn::is_loaned() {

@@ -59,6 +59,53 @@ fn a_list_has_every_kernel_with_a_cost_or_a_reason() {
     }
 }
 
+/// The emulated device's GPCs, its driver's answers and the plan's waves are one.
+#[test]
+fn gpcs_decide_how_many_clusters_run_at_a_time() {
+    let planned = |gpcs: &str| {
+        let args = ["info", "--plan", "4096,8192,128", "--json"];
+        let output = hopper_proj(&args).env("HOPPER_PROJ_GPCS", gpcs).assert().success();
+        serde_json::from_slice::<Value>(&output.get_output().stdout).unwrap()
+    };
+    for (gpcs, multiprocessors, eights) in [
+        ("", 132, 16),
+        ("18,18,18,16,16,16,16,14", 132, 15),
+        ("16,16,16,16,16,18,16", 114, 14),
+    ] {
+        let list = planned(gpcs);
+        assert_eq!(list["multiprocessors"], multiprocessors, "{gpcs}");
+        assert_eq!(list["clusters_by"], "as the driver says");
+        let instances = list["instances"].as_array().unwrap();
+        let shared = instances
+            .iter()
+            .filter(|one| one["cluster"] == 8 && one["waves"].is_u64());
+        let of_one = shared.filter(|one| one["clusters_at_a_time"] == eights);
+        let count = of_one.inspect(|one| {
+            let number = |key: &str| one[key].as_u64().unwrap();
+            assert_eq!(
+                number("waves"),
+                number("clusters").div_ceil(number("clusters_at_a_time"))
+            );
+        });
+        assert!(count.count() > 0, "{list}");
+        let [one] = chosen(&list)[..] else { panic!("{list}") };
+        assert_eq!(one["waves"], 1, "{one}");
+    }
+    let text = stdout(&["4096,8192,128"]);
+    assert!(
+        text.contains("16 clusters of 8 at a time (as the driver says)"),
+        "{text}"
+    );
+    let marked = text.lines().find(|line| line.starts_with("* ")).unwrap();
+    assert!(marked.contains(" clusters, 1 wave"), "{marked}");
+    let refused = hopper_proj(&["info"]).env("HOPPER_PROJ_GPCS", "16,19").assert().code(1);
+    let line = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(
+        line.contains("HOPPER_PROJ_GPCS is `16,19`; it takes 1 to 8 numbers"),
+        "{line}"
+    );
+}
+
 #[test]
 fn what_is_asked_for_decides() {
     for (args, kernel, by) in [

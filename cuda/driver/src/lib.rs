@@ -16,6 +16,7 @@ pub mod emulated;
 pub mod ffi;
 
 mod codes;
+mod gpcs;
 mod real;
 mod report;
 mod seed;
@@ -31,6 +32,7 @@ pub fn symbols() -> impl Iterator<Item = (&'static str, *const ())> {
 }
 
 pub use codes::{behind_unknown, meaning};
+pub use gpcs::GPCS_VARIABLE;
 pub use report::{FAULTS_VARIABLE, LEAKS_VARIABLE, LOG_VARIABLE};
 pub use seed::SEED_VARIABLE;
 pub use select::{Choice, SelectError, Selected, VARIABLE, fallback, select, selected, serve_as_library};

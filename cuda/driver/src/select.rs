@@ -1,6 +1,7 @@
 //! Which driver this process uses: decided once, at the first call.
 
 use crate::codes::Code;
+use crate::gpcs::{self, GPCS_VARIABLE, MOST_GPCS, MOST_SMS};
 use crate::real::Real;
 use crate::report;
 use crate::seed::{self, SEED_VARIABLE};
@@ -91,6 +92,15 @@ pub enum SelectError {
         /// What was given.
         given: String,
     },
+    /// The variable for the emulated device's GPCs holds no list of them.
+    #[error(
+        "{GPCS_VARIABLE} is `{given}`; it takes 1 to {MOST_GPCS} numbers of SMs from 1 to {MOST_SMS}, one for each GPC, with \
+         commas between them, or nothing"
+    )]
+    BadGpcs {
+        /// What the variable holds.
+        given: String,
+    },
     /// The emulated driver would serve, and the variable for its seed holds no seed.
     #[error("{SEED_VARIABLE} is `{given}`; it takes a whole number from 0 to {max}, or nothing", max = u64::MAX)]
     BadSeed {
@@ -123,7 +133,9 @@ impl SelectError {
     /// What a C caller is told.
     pub(crate) fn code(&self) -> Code {
         match self {
-            SelectError::UnknownChoice { .. } | SelectError::BadSeed { .. } => Code::INVALID_VALUE,
+            SelectError::UnknownChoice { .. } | SelectError::BadSeed { .. } | SelectError::BadGpcs { .. } => {
+                Code::INVALID_VALUE
+            }
             SelectError::CudaUnavailable(why) => why.as_code(),
             SelectError::AlreadySelected { .. } => Code::NO_DEVICE,
         }
@@ -167,7 +179,7 @@ pub(crate) fn is_library() -> bool {
 /// # Errors
 ///
 /// NVIDIA's driver is asked for and cannot serve, another driver is in use already, or the emulated one would be in use
-/// and [`SEED_VARIABLE`] holds no seed.
+/// and [`SEED_VARIABLE`] holds no seed or [`GPCS_VARIABLE`] no GPCs.
 pub fn select(choice: Choice) -> Result<Selected, SelectError> {
     let selected = open(choice)?.selected();
     match (choice, selected) {
@@ -185,7 +197,7 @@ pub fn select(choice: Choice) -> Result<Selected, SelectError> {
 /// # Errors
 ///
 /// The variable holds none of its words, or NVIDIA's driver is chosen and cannot serve, or the emulated driver would
-/// serve and [`SEED_VARIABLE`] holds no seed.
+/// serve and [`SEED_VARIABLE`] holds no seed or [`GPCS_VARIABLE`] no GPCs.
 pub fn selected() -> Result<Selected, SelectError> {
     driver().map(Driver::selected)
 }
@@ -239,6 +251,7 @@ fn open(choice: Choice) -> Result<&'static Driver, SelectError> {
     };
     if let Driver::Emulated(_) = driver {
         seed::use_environment()?;
+        gpcs::use_environment()?;
     }
     Ok(DRIVER.get_or_init(|| driver))
 }

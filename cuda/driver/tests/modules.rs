@@ -259,3 +259,62 @@ fn occupancy_follows_threads_and_shared_memory() {
     assert_eq!(clusters, 132 * blocks(128, 40 << 10) / 2);
     assert_eq!(get!(cuOccupancyMaxPotentialClusterSize(add, &pairs)), 8);
 }
+
+#[test]
+fn clusters_are_counted_for_what_can_be_launched() {
+    let _context = Context::new();
+    let add = kernel_of(ADD, "add");
+    let attributes = |size: u32| [CUlaunchAttribute::cluster([size, 1, 1])];
+    let count = |size: u32, shared: u32| {
+        let attributes = attributes(size);
+        let config = CUlaunchConfig {
+            attrs: attributes.as_ptr(),
+            numAttrs: 1,
+            sharedMemBytes: shared,
+            ..config(size, 128)
+        };
+        let mut clusters = -1;
+        let code = code!(cuOccupancyMaxActiveClusters(&mut clusters, add, &config));
+        (code, clusters)
+    };
+    ok!(cuFuncSetAttribute(
+        add,
+        attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        227 << 10
+    ));
+    // One block on each SM, in GPCs of 16 and 18 SMs; then two.
+    for (size, alone, pairs) in [(1, 132, 264), (2, 66, 132), (4, 32, 66), (8, 16, 32)] {
+        assert_eq!(count(size, 227 << 10), (SUCCESS, alone), "clusters of {size}");
+        assert_eq!(count(size, 113 << 10), (SUCCESS, pairs), "clusters of {size}");
+    }
+    assert_eq!(count(8, (227 << 10) + 1).0, INVALID_VALUE);
+    assert_eq!(count(16, 0).0, INVALID_CLUSTER_SIZE);
+    ok!(cuFuncSetAttribute(add, attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    assert_eq!(count(16, 227 << 10), (SUCCESS, 8));
+    let mut clusters = 0;
+    let bare = config(8, 128);
+    for (to, config, why) in [
+        (&raw mut clusters, std::ptr::null(), "no configuration"),
+        (&raw mut clusters, &raw const bare, "no size of clusters"),
+    ] {
+        assert_eq!(
+            code!(cuOccupancyMaxActiveClusters(to, add, config)),
+            INVALID_VALUE,
+            "{why}"
+        );
+    }
+    let attributes = attributes(8);
+    let eights = CUlaunchConfig {
+        attrs: attributes.as_ptr(),
+        numAttrs: 1,
+        ..bare
+    };
+    assert_eq!(
+        code!(cuOccupancyMaxActiveClusters(null_mut(), add, &eights)),
+        INVALID_VALUE
+    );
+    assert_eq!(
+        code!(cuOccupancyMaxActiveClusters(&mut clusters, null_mut(), &eights)),
+        INVALID_HANDLE
+    );
+}

@@ -1,7 +1,7 @@
 //! The models of cost, one figure of the device at a time: all else is free.
 
 use super::traffic::Traffic;
-use super::{Device, Division, Op, Reason, Request, gemm, gemv};
+use super::{Clusters, Device, Division, Op, Reason, Request, gemm, gemv};
 use crate::Shape;
 use approx::assert_relative_eq;
 use kernels_gpu::instances::{FALLBACK_GEMM, Format, Gemm, Gemv, gemms, gemvs, routes};
@@ -15,7 +15,7 @@ const FREE: Device = Device {
     port: f64::INFINITY,
     x_loads: f64::INFINITY,
     shared: f64::INFINITY,
-    cluster: f64::INFINITY,
+    dsmem: f64::INFINITY,
     products: f64::INFINITY,
     fill: 0.0,
     pipeline: 0.0,
@@ -27,6 +27,7 @@ const FREE: Device = Device {
     slice: 0.0,
     choice: 0.0,
     clock: 0.5,
+    clusters: Clusters::ANYWHERE,
     ..Device::H200
 };
 
@@ -83,7 +84,7 @@ fn what_a_gemv_moves_is_counted() {
             |d| Device { shared: 2.0, ..d },
             2.0 * 2.0 * (8.0 * 32.0 * 8.0 * 4.0) / 2.0,
         ),
-        (|d| Device { cluster: 2.0, ..d }, 2.0 * (32.0 * 8.0 * 4.0) * 0.75 / 2.0),
+        (|d| Device { dsmem: 2.0, ..d }, 2.0 * (32.0 * 8.0 * 4.0) * 0.75 / 2.0),
         (|d| Device { reduction: 3.0, ..d }, 3.0 * 2.0),
         (|d| Device { cta: 3.0, ..d }, 2.0 * 3.0),
         (|d| Device { token_block: 3.0, ..d }, 3.0),
@@ -116,7 +117,7 @@ fn a_gemv_over_packed_weights_decodes_and_one_of_four_token_blocks_loads_more() 
         (
             |d| Device {
                 reduction: 3.0,
-                cluster: 1e-9,
+                dsmem: 1e-9,
                 ..d
             },
             0.0,
@@ -238,7 +239,7 @@ fn what_a_product_moves_and_multiplies_is_counted() {
         (|d| Device { port: 2.0, ..d }, (cta_weights + cta_x) / 2.0),
         (|d| Device { products: 2.0, ..d }, 17.0 * 128.0 * 64.0 * 64.0 / 2.0),
         (|d| Device { shared: 2.0, ..d }, 2.0 * sums / 2.0),
-        (|d| Device { cluster: 2.0, ..d }, sums / 2.0 / 2.0),
+        (|d| Device { dsmem: 2.0, ..d }, sums / 2.0 / 2.0),
         (|d| Device { reduction: 3.0, ..d }, 3.0),
         (
             |d| Device {
@@ -285,7 +286,7 @@ fn tiles_for_few_tokens_count_those_that_there_are() {
     let request = request(Op::Project, Format::Bf16, (128, 4096, 8));
     let cases: [Case; 2] = [
         (|d| Device { port: 2.0, ..d }, 16.0 * (8.0 * 2048.0 + 8.0 * 128.0) / 2.0),
-        (|d| Device { cluster: 2.0, ..d }, 8.0 * 132.0 * 4.0 * 0.75 / 2.0),
+        (|d| Device { dsmem: 2.0, ..d }, 8.0 * 132.0 * 4.0 * 0.75 / 2.0),
     ];
     let free = |device: &Device| {
         let device = Device {
@@ -361,7 +362,7 @@ const SMALL: Device = Device {
     l2: 200.0,
     port: 300.0,
     shared: 40.0,
-    cluster: 25.0,
+    dsmem: 25.0,
     fill: 3.0,
     cta: 0.5,
     decode: 0.25,
@@ -381,6 +382,7 @@ const TWENTY: Traffic = Traffic {
     decoded: false,
     ring: 500.0,
     cluster: 1,
+    reducing: 1,
     sums: 80.0,
     tile: 100.0,
 };
@@ -469,7 +471,7 @@ fn what_comes_in_takes_the_longest_of_its_ways() {
 #[test]
 fn what_is_around_the_stream_is_counted() {
     let alone = Traffic { min_ctas: 1, ..TWENTY };
-    let clusters = Traffic { cluster: 4, ..TWENTY };
+    let clusters = Traffic { reducing: 4, ..TWENTY };
     assert_eq!([TWENTY, alone].map(|traffic| traffic.waves(&SMALL)), [1, 2]);
     assert_eq!([TWENTY, alone].map(|traffic| traffic.fill_again(&SMALL)), [0.0, 3.0]);
     assert_eq!(TWENTY.bring_out(&SMALL), 2.0 * 2.0 * 80.0 / 40.0);

@@ -1,5 +1,6 @@
 //! The device that plans are made for: what the models of cost know of it.
 
+use super::Clusters;
 use kernels_gpu::instances::{Gemm, gemms};
 
 /// A device, as far as plans care. Rates are those of one multiprocessor; [`Device::H200`] says where each figure is
@@ -25,7 +26,7 @@ pub struct Device {
     /// Bytes that one of them moves to or from its own shared memory in a microsecond, when sums are put together.
     pub shared: f64,
     /// Bytes that one of them sends to the shared memory of others of its cluster in a microsecond.
-    pub cluster: f64,
+    pub dsmem: f64,
     /// Products of two BF16 values that a multiprocessor's tensor cores add up in a microsecond.
     pub products: f64,
     /// Microseconds that a CTA takes to fill its ring where no other one runs beside it.
@@ -48,6 +49,8 @@ pub struct Device {
     pub choice: f64,
     /// The multiprocessors' clock, as a multiple of an H200's.
     pub clock: f64,
+    /// Clusters that it holds at once.
+    pub clusters: Clusters,
     /// Kernels whose self-test failed on it.
     pub miscompiled: Miscompiled,
 }
@@ -65,6 +68,8 @@ pub struct DriverFacts {
     pub bus_bits: Option<usize>,
     /// Bytes of L2.
     pub l2_bytes: Option<usize>,
+    /// Clusters that the device holds at once.
+    pub clusters: Option<Clusters>,
 }
 
 impl DriverFacts {
@@ -75,6 +80,7 @@ impl DriverFacts {
         memory_clock: Some(3_201_000),
         bus_bits: Some(6144),
         l2_bytes: Some(50 << 20),
+        clusters: Some(Clusters::H200),
     };
 }
 
@@ -107,7 +113,7 @@ impl Device {
         shared: 122_300.0,
         // Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024):
         // 2.65 TB/s over all in clusters of four.
-        cluster: 20_000.0,
+        dsmem: 20_000.0,
         // What long products sustain: 790 TFLOP/s over all.
         products: 790e6 / 2.0 / 132.0,
         // Machine code, 200 cycles to the first copy, and the memory's answer.
@@ -126,6 +132,7 @@ impl Device {
         // Machine code: 5,400 cycles for 256 experts in 8 groups, of which 8 are chosen.
         choice: 3.1,
         clock: 1.0,
+        clusters: Clusters::H200,
         miscompiled: Miscompiled::NONE,
     };
 
@@ -152,11 +159,12 @@ impl Device {
             port: reference.port * clock,
             x_loads: reference.x_loads * clock,
             shared: reference.shared * clock,
-            cluster: reference.cluster * clock,
+            dsmem: reference.dsmem * clock,
             products: reference.products * clock,
             decode: reference.decode / clock,
             choice: reference.choice / clock,
             clock,
+            clusters: facts.clusters.unwrap_or(reference.clusters),
             ..reference
         }
     }

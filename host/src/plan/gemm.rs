@@ -115,6 +115,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     let traffic = Traffic {
         row_ctas: row_tiles.saturating_mul(parts),
         token_tiles: m.div_ceil(instance.tokens()),
+        cluster,
         min_ctas: instance.min_ctas,
         weights: n as f64 * k as f64 * bytes_per_weight,
         cta_weights: cta_groups as f64 * group_weights,
@@ -123,7 +124,7 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
         sharing: instance.multicast,
         decoded: matches!(instance.loads, Loads::Packed(format) if is_coded(format)),
         ring: (instance.stages * instance.groups) as f64 * group_weights,
-        cluster: instance.parts(cluster),
+        reducing: instance.parts(cluster),
         sums: instance.partial_bytes() as f64,
         // Of the tokens that there are.
         tile: (instance.partial_bytes() / instance.tokens() * m.min(instance.tokens())) as f64,

@@ -68,6 +68,7 @@ pub(super) fn cost(instance: &Gemv, request: &Request, device: &Device) -> f64 {
     let traffic = Traffic {
         row_ctas: n.div_ceil(instance.rows()) * instance.cluster,
         token_tiles: m.div_ceil(instance.tokens()),
+        cluster: instance.cluster,
         min_ctas: instance.min_ctas,
         weights: n.div_ceil(UNIT_ROWS) as f64 * (groups * instance.format.unit_bytes()) as f64,
         cta_weights: cta_groups as f64 * group_bytes,
@@ -75,7 +76,7 @@ pub(super) fn cost(instance: &Gemv, request: &Request, device: &Device) -> f64 {
         sharing: 1,
         decoded: is_coded(instance.format),
         ring: (instance.warps * instance.stages * instance.groups) as f64 * group_bytes,
-        cluster: instance.cluster,
+        reducing: instance.cluster,
         sums: instance.warps as f64 * tile,
         tile,
     };

@@ -119,6 +119,14 @@ impl Kernel {
         }
     }
 
+    /// CTAs that a multiprocessor holds at once.
+    pub const fn min_ctas(&self) -> usize {
+        match self {
+            Kernel::Gemv(instance) => instance.min_ctas,
+            Kernel::Gemm(division) => division.instance.min_ctas,
+        }
+    }
+
     /// The grid for `m` tokens of `n` rows, where CUDA's limits allow it.
     pub(super) const fn grid(&self, m: usize, n: usize) -> Option<[u32; 3]> {
         match self {

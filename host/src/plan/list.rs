@@ -1,7 +1,7 @@
 //! Every instance with its verdict, as people read it.
 
 use super::measured::{Measurement, Tables};
-use super::{Case, Device, Kernel, Reason, Request, Verdict};
+use super::{Case, Device, Kernel, Reason, Request, Verdict, Waves};
 use std::fmt;
 
 /// One instance on a [`List`]; a matrix product in the division that is taken, or else in its cheapest.
@@ -133,10 +133,12 @@ impl fmt::Display for List {
         writeln!(f, "plan for {}", self.request)?;
         writeln!(
             f,
-            "  on {} multiprocessors, {:.2} TB/s, {} MiB of L2",
+            "  on {} multiprocessors, {:.2} TB/s, {} MiB of L2; at one CTA on each, {} clusters of 8 at a time ({})",
             device.multiprocessors,
             device.stream * device.multiprocessors as f64 / 1e6,
-            device.l2_bytes >> 20
+            device.l2_bytes >> 20,
+            device.clusters_at_a_time(8, 1),
+            device.clusters
         )?;
         if self.candidates.is_empty() {
             return writeln!(f, "  no tokens, so no launch");
@@ -147,13 +149,19 @@ impl fmt::Display for List {
             let mark = if candidate.chosen { '*' } else { ' ' };
             let us = candidate.us().map_or("-".to_owned(), |us| format!("{us:.2}"));
             write!(f, "{mark} {us:>9}  {:<8}  ", candidate.source())?;
-            match (candidate.reason(), candidate.row) {
-                (Some(reason), _) => writeln!(f, "{}: {reason}", candidate.kernel.name())?,
-                (None, None) => writeln!(f, "{}", candidate.kernel)?,
-                (None, Some(row)) => writeln!(
+            if let Some(reason) = candidate.reason() {
+                writeln!(f, "{}: {reason}", candidate.kernel.name())?;
+                continue;
+            }
+            write!(f, "{}", candidate.kernel)?;
+            if let Some(waves) = Waves::new(&candidate.kernel, &self.request, device) {
+                write!(f, " in {waves}")?;
+            }
+            match candidate.row {
+                None => writeln!(f)?,
+                Some(row) => writeln!(
                     f,
-                    "{} ({} on {}, {}, for {} tokens{})",
-                    candidate.kernel,
+                    " ({} on {}, {}, for {} tokens{})",
                     row.source,
                     row.gpu,
                     row.date,

@@ -8,6 +8,7 @@
 //! every call makes: up to 32 tokens mostly a GEMV, beyond a matrix product, over row-major weights where these are
 //! kept, else over the packed ones; and where x lies so that no product can load it, a GEMV that walks the tokens.
 
+mod clusters;
 mod device;
 #[cfg(feature = "cuda")]
 pub mod explain;
@@ -21,6 +22,7 @@ mod reason;
 mod traffic;
 mod workspace;
 
+pub use clusters::{Clusters, Waves};
 pub use device::{Device, DriverFacts, Miscompiled};
 pub use gemm::MAX_SLICES;
 pub use kernel::{Division, FORMATS, Kernel, Op, Plan};

@@ -207,6 +207,7 @@ fn the_largest_sizes_and_the_strangest_devices_get_plans() {
         memory_clock: Some(number),
         bus_bits: Some(number),
         l2_bytes: Some(number),
+        clusters: None,
     });
     for device in told.iter().map(Device::described) {
         for (n, k) in [(most, most), (most, 1), (1, most), (1, 1)] {

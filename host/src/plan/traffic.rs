@@ -10,6 +10,8 @@ pub(super) struct Traffic {
     pub(super) row_ctas: usize,
     /// Tiles of tokens.
     pub(super) token_tiles: usize,
+    /// CTAs of a cluster, which divide those of a tile.
+    pub(super) cluster: usize,
     /// CTAs that fit on a multiprocessor.
     pub(super) min_ctas: usize,
     /// Bytes of all weights.
@@ -24,8 +26,8 @@ pub(super) struct Traffic {
     pub(super) decoded: bool,
     /// Bytes of weights that a CTA has room for.
     pub(super) ring: f64,
-    /// CTAs that reduce their sums together.
-    pub(super) cluster: usize,
+    /// CTAs of a cluster that reduce their sums together.
+    pub(super) reducing: usize,
     /// Bytes of the partial sums that a CTA's warps leave in its shared memory.
     pub(super) sums: f64,
     /// Bytes of a CTA's sums once its warps' are added.
@@ -35,13 +37,17 @@ pub(super) struct Traffic {
 impl Traffic {
     /// CTAs of the busiest multiprocessor.
     pub(super) fn on_busiest(&self, device: &Device) -> usize {
-        let ctas = self.row_ctas.saturating_mul(self.token_tiles);
-        ctas.div_ceil(device.multiprocessors.max(1))
+        device.on_busiest(self.clusters(), self.cluster, self.min_ctas)
     }
 
-    /// Waves of CTAs of the busiest multiprocessor.
+    /// Waves of clusters.
     pub(super) fn waves(&self, device: &Device) -> usize {
-        self.on_busiest(device).div_ceil(self.min_ctas)
+        let at_a_time = device.clusters_at_a_time(self.cluster, self.min_ctas);
+        self.clusters().div_ceil(at_a_time)
+    }
+
+    fn clusters(&self) -> usize {
+        (self.row_ctas / self.cluster).saturating_mul(self.token_tiles)
     }
 
     /// Microseconds until all has come in: the longest of
@@ -54,14 +60,18 @@ impl Traffic {
     pub(super) fn bring_in(&self, device: &Device) -> f64 {
         let multiprocessors = device.multiprocessors.max(1);
         // Tiles of tokens that run at different times read weights again, from memory where L2 does not hold them.
-        let at_a_time = (multiprocessors.saturating_mul(self.min_ctas) / self.row_ctas.max(1)).max(1);
+        let row_clusters = self.row_ctas / self.cluster;
+        let at_a_time = device.clusters_at_a_time(self.cluster, self.min_ctas);
+        let at_a_time = (at_a_time / row_clusters.max(1)).max(1);
         let held = self.weights <= device.l2_bytes as f64;
         let passes = if held { 1 } else { self.token_tiles.div_ceil(at_a_time) };
         let from_memory = passes as f64 * self.weights / (multiprocessors as f64 * device.stream);
 
         let ctas = self.on_busiest(device);
         // Those of the first tiles of tokens, all that run at a time; later ones find in L2 what it holds.
-        let first = self.row_ctas.div_ceil(multiprocessors).max(self.min_ctas);
+        let first = device
+            .on_busiest(row_clusters, self.cluster, self.min_ctas)
+            .max(self.min_ctas);
         let waiting = if held { ctas.min(first) } else { ctas };
         let in_flight = ctas.min(self.min_ctas) as f64 * self.cta_weights.min(self.ring) / device.in_flight;
         let answered = waiting as f64 * self.cta_weights / (device.stream * in_flight).min(device.port);
@@ -86,9 +96,9 @@ impl Traffic {
     /// memory, in and out, and a CTA sends the others of its cluster their shares of its tile.
     pub(super) fn bring_out(&self, device: &Device) -> f64 {
         let ctas = self.on_busiest(device) as f64;
-        let sent = self.tile * (1.0 - 1.0 / self.cluster as f64);
-        let doublings = (self.cluster as f64).log2();
-        ctas * (2.0 * self.sums / device.shared + sent / device.cluster) + device.reduction * doublings
+        let sent = self.tile * (1.0 - 1.0 / self.reducing as f64);
+        let doublings = (self.reducing as f64).log2();
+        ctas * (2.0 * self.sums / device.shared + sent / device.dsmem) + device.reduction * doublings
     }
 
     /// Microseconds of all but the stream of weights and x.

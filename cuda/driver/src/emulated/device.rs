@@ -1,13 +1,13 @@
 //! The one device: an sm_90 part with an H200's numbers.
 
 use crate::codes::{Answer, Code};
+use crate::gpcs;
 use crate::types::*;
 
 /// The device's number.
 pub(super) const ORDINAL: CUdevice = 0;
 pub(super) const TOTAL_MEMORY: u64 = 139 << 30;
 
-pub(super) const SMS: u32 = 132;
 pub(super) const WARP: u32 = 32;
 pub(super) const MAX_BLOCK_THREADS: u32 = 1024;
 pub(super) const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -23,10 +23,20 @@ pub(super) const SHARED_RESERVED: u32 = 1 << 10;
 /// The largest cluster: portable, and where the kernel allows a non-portable size.
 pub(super) const CLUSTER_PORTABLE: u32 = 8;
 pub(super) const CLUSTER_MAX: u32 = 16;
-/// SMs of each GPC.
-pub(super) const GPC_SMS: [u32; 8] = [16, 16, 16, 16, 16, 16, 18, 18];
+/// The `CUdevice_attribute` that is the number of SMs.
+const SMS: c_uint = 16;
 
-/// The answer to every `CUdevice_attribute`. Sizes and rates are an H200's. A feature that the emulation lacks is
+/// SMs of each GPC.
+pub(super) fn gpcs() -> &'static [u32] {
+    gpcs::sizes()
+}
+
+/// SMs.
+pub(super) fn sms() -> u32 {
+    gpcs().iter().sum()
+}
+
+/// The answer to every `CUdevice_attribute` but [`SMS`]. Sizes and rates are an H200's. A feature that the emulation lacks is
 /// answered with 0, so that a program which asks first does not use it.
 const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (1, MAX_BLOCK_THREADS as c_int),
@@ -44,12 +54,11 @@ const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (13, 1_980_000), // clock, kHz
     (14, 512),       // texture alignment
     (15, 1),         // copies overlap kernels
-    (16, SMS as c_int),
-    (17, 0),       // no time limit on kernels
-    (18, 0),       // not integrated
-    (19, 1),       // kernels reach page-locked host memory
-    (20, 0),       // compute mode: default
-    (21, 131_072), // textures, 21 to 29
+    (17, 0),         // no time limit on kernels
+    (18, 0),         // not integrated
+    (19, 1),         // kernels reach page-locked host memory
+    (20, 0),         // compute mode: default
+    (21, 131_072),   // textures, 21 to 29
     (22, 131_072),
     (23, 65536),
     (24, 16384),
@@ -238,7 +247,10 @@ pub(super) fn check_shared_config(config: c_uint) -> Answer<c_uint> {
 
 /// The answer to an attribute.
 pub(super) fn number(attribute: c_uint) -> Answer<c_int> {
-    look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE)
+    match attribute {
+        SMS => Ok(sms() as c_int),
+        _ => look_up(ATTRIBUTES, attribute).ok_or(Code::INVALID_VALUE),
+    }
 }
 
 #[cfg(test)]
@@ -247,12 +259,9 @@ mod tests {
 
     #[test]
     fn every_attribute_has_one_answer() {
-        let numbers: Vec<c_uint> = ATTRIBUTES.iter().map(|&(number, _)| number).collect();
+        let mut numbers: Vec<c_uint> = ATTRIBUTES.iter().map(|&(number, _)| number).collect();
+        numbers.insert(SMS as usize - 1, SMS);
         assert_eq!(numbers, (1..=147).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn gpcs_hold_every_sm() {
-        assert_eq!(GPC_SMS.iter().sum::<u32>(), SMS);
+        assert_eq!(number(SMS).ok(), Some(132));
     }
 }

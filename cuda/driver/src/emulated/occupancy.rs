@@ -29,10 +29,10 @@ pub(super) fn per_sm(function: &Function, threads: u32, dynamic: u32) -> u32 {
 
 /// Blocks of a kernel that the device can hold at once.
 pub(super) fn resident(function: &Function, threads: u32, dynamic: u32) -> u64 {
-    u64::from(per_sm(function, threads, dynamic)) * u64::from(SMS)
+    u64::from(per_sm(function, threads, dynamic)) * u64::from(sms())
 }
 
 /// Clusters of a size that the device can hold at once: a cluster stays within a GPC.
 pub(super) fn clusters_of(size: u32, per_sm: u32) -> u32 {
-    GPC_SMS.iter().map(|sms| sms * per_sm / size).sum()
+    gpcs().iter().map(|sms| sms * per_sm / size).sum()
 }

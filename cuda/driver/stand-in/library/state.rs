@@ -90,7 +90,9 @@ pub(crate) unsafe fn attribute(value: Out<c_int>, attribute: c_uint, device: c_i
         38 => 60 << 20,
         75 => major,
         76 => minor,
+        81 => 228 << 10,
         97 => 227 << 10,
+        111 => 1 << 10,
         _ => 0,
     })
 }

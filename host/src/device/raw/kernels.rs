@@ -2,6 +2,7 @@
 
 use super::families::{Families, Loaded};
 use super::launch::{Config, Parameter, Queue};
+use super::occupancy;
 use super::operands::{PACKED, check_aligned};
 use super::ptx::Replacement;
 use super::self_test::SelfTests;
@@ -196,5 +197,6 @@ fn driver_facts() -> Result<DriverFacts> {
         memory_clock: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
         bus_bits: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
         l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+        clusters: Some(occupancy::clusters(attribute)),
     })
 }

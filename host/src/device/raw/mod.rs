@@ -8,6 +8,7 @@ mod families;
 mod kernels;
 mod launch;
 mod module;
+mod occupancy;
 mod operands;
 mod project;
 mod ptx;

@@ -79,6 +79,9 @@ macro_rules! for_each_route_bf16x3 {
 /// per thread.
 ///
 /// The first family has those that plans name for 32 tokens or fewer, so that a decoder compiles no others.
+///
+/// Twelve warps that share x make 11 clusters of eight where eight warps make 16, of 4096 rows at 128 tokens: those run
+/// in one wave on a device of 132 multiprocessors whose GPCs hold 15 clusters of eight, and on one of 114.
 macro_rules! for_each_bf16_packed_gemm {
     ($each:ident $($with:tt)*) => {
         $each! { $($with)* "gemm_bf16_units" Bf16
@@ -93,6 +96,7 @@ macro_rules! for_each_bf16_packed_gemm {
                 8 6 1 16, 1 168;
                 8 6 1 16 2, 1 168;
                 4 5 1 32 4, 1 248;
+                12 5 1 16 2, 1 128;
             }
         }
     };

@@ -73,7 +73,7 @@ pub(crate) unsafe fn potential_block_size(
         .unwrap_or((0, 0));
     // SAFETY: the caller promises that both are valid for a write.
     unsafe {
-        put(min_grid, (blocks * SMS) as c_int)?;
+        put(min_grid, (blocks * sms()) as c_int)?;
         put(block_size, threads as c_int)
     }
 }
@@ -115,6 +115,10 @@ pub(crate) unsafe fn clusters(clusters: *mut c_int, function: CUfunction, config
     let function = find(function)?;
     // SAFETY: the caller promises that `config` is null or valid.
     let shape = unsafe { Request::read(config) }?.shape;
+    // CUDA counts no clusters whose size neither the configuration nor the kernel says.
+    if shape.cluster.is_none() && lock(&function.settings).required_cluster == [0; 3] {
+        return Err(Code::INVALID_VALUE);
+    }
     let size = shape.check(&function)?.iter().product();
     let per_sm = per_sm(&function, shape.block.iter().product(), shape.dynamic_shared);
     // SAFETY: the caller promises that `clusters` is valid for a write.
