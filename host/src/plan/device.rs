@@ -253,6 +253,45 @@ mod tests {
         assert_eq!(fewer.clock, 0.5);
     }
 
+    /// Half the multiprocessors at a quarter of the clock, and memory at an eighth of the rate: a multiprocessor's share of
+    /// it is a quarter.
+    #[test]
+    fn each_rate_follows_what_it_depends_on() {
+        let facts = DriverFacts {
+            multiprocessors: Some(66),
+            clock: Some(495_000),
+            memory_clock: Some(3_201_000 / 2),
+            bus_bits: Some(6144 / 4),
+            l2_bytes: Some(1),
+            clusters: Some(super::super::Clusters::ANYWHERE),
+        };
+        let reference = Device::H200;
+        let device = Device::described(&facts);
+        let expected = Device {
+            multiprocessors: 66,
+            stream: reference.stream * device.stream / reference.stream,
+            in_flight: reference.in_flight * device.stream / reference.stream,
+            l2_bytes: 1,
+            l2: reference.l2 / 4.0,
+            port: reference.port / 4.0,
+            x_loads: reference.x_loads / 4.0,
+            shared: reference.shared / 4.0,
+            dsmem: reference.dsmem / 4.0,
+            products: reference.products / 4.0,
+            decode: reference.decode * 4.0,
+            choice: reference.choice * 4.0,
+            clock: 0.25,
+            clusters: super::super::Clusters::ANYWHERE,
+            ..reference
+        };
+        assert_eq!(device, expected);
+        assert_abs_diff_eq!(device.stream, reference.stream / 4.0, epsilon = 10.0);
+        // The peak rates that the figures are shares of.
+        assert_eq!(reference.l2_bytes, 52_428_800);
+        assert_abs_diff_eq!(reference.stream * 132.0, 4.44e6, epsilon = 1.0);
+        assert_abs_diff_eq!(reference.products * 132.0 * 2.0, 790e6, epsilon = 1.0);
+    }
+
     #[test]
     fn a_set_has_room_for_every_instance() {
         let mut all = Miscompiled::NONE;

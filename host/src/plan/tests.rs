@@ -305,6 +305,55 @@ fn kernels_are_found_by_their_names() {
     assert_eq!(instance("gemv"), None);
 }
 
+#[test]
+fn a_kernel_says_its_division() {
+    let division = |cluster, slices| {
+        let whole = Division::whole(
+            gemms()
+                .find(|gemm| gemm.op == Op::Route && gemm.loads == Loads::Tma)
+                .unwrap(),
+        );
+        Kernel::Gemm(Division {
+            cluster,
+            slices,
+            ..whole
+        })
+    };
+    let behind_name = |kernel: Kernel| kernel.to_string().strip_prefix(kernel.name()).unwrap().to_owned();
+    assert_eq!(behind_name(division(1, 1)), "");
+    assert_eq!(behind_name(division(2, 1)), ", clusters of 2");
+    assert_eq!(behind_name(division(1, 2)), ", 2 slices of K");
+    assert_eq!(behind_name(division(4, 8)), ", clusters of 4, 8 slices of K");
+    assert!(division(1, 1).reads_rows() && division(1, 1).is_compiled());
+    for (at, gemv) in Format::Bf16.gemvs().iter().enumerate() {
+        let kernel = Kernel::Gemv(gemv);
+        assert_eq!(
+            (kernel.index(), kernel.slices(), kernel.cluster()),
+            (at, 1, gemv.cluster)
+        );
+        assert_eq!(behind_name(kernel), "");
+        assert!(!kernel.reads_rows() && kernel.is_compiled());
+    }
+    for gemm in gemms() {
+        let kernel = Kernel::Gemm(Division::whole(gemm));
+        assert_eq!((kernel.index(), kernel.min_ctas()), (gemm.index, gemm.min_ctas));
+        assert_eq!(kernel.reads_rows(), !matches!(gemm.loads, Loads::Packed(_)));
+    }
+}
+
+#[test]
+fn advice_is_what_a_plan_may_overrule() {
+    let advice = [
+        Reason::EmptyBlocks,
+        Reason::SmallBlocks,
+        Reason::Walks,
+        Reason::NarrowLoads,
+    ];
+    assert!(advice.into_iter().all(Reason::is_advice));
+    let facts = [Reason::Unaligned, Reason::Format, Reason::Op, Reason::Unknown];
+    assert!(!facts.into_iter().any(Reason::is_advice));
+}
+
 /// Short of work, the cost model must not leave warps without any: a K of few groups takes few K slices.
 #[test]
 fn small_k_takes_few_slices() {
