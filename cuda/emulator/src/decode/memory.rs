@@ -4,12 +4,12 @@ use super::operand::{int_of, no_type};
 use super::parts::Parts;
 use super::{Decoder, Result, Rule};
 use crate::parse::{Inst as Source, Operand, Type};
-use crate::program::{Access, Fence, Op, Order, Prefetch, Reg, Space};
+use crate::program::{Access, Fence, Op, Order, Prefetch, Reg, Space, StoreAsync};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("ld", |d, p, s| access(d, p, s, true)),
     ("ldu", |d, p, s| access(d, p, s, true)),
-    ("st", |d, p, s| access(d, p, s, false)),
+    ("st", store),
     ("prefetch", prefetch),
     ("prefetchu", prefetch),
     ("applypriority", |d, p, s| advise(d, p, s, "L2::evict_normal")),
@@ -164,6 +164,55 @@ fn access(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source, load: boo
     } else {
         Op::Store(Box::new(access))
     });
+    Ok(())
+}
+
+fn store(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
+    if parts.flag("async") {
+        store_async(d, parts, source)
+    } else {
+        access(d, parts, source, false)
+    }
+}
+
+/// `st.async`, of one, two or four elements, which an mbarrier of the same CTA counts.
+fn store_async(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
+    parts.flag("weak");
+    // Both qualifiers may be left out: there are no others.
+    parts.flag("shared::cluster");
+    parts.flag("mbarrier::complete_tx::bytes");
+    let count = match parts.any(&["v2", "v4"]) {
+        Some("v2") => 2,
+        Some(_) => 4,
+        None => 1,
+    };
+    let ty = parts.ty()?;
+    let taken = [
+        Type::B32,
+        Type::B64,
+        Type::U32,
+        Type::U64,
+        Type::S32,
+        Type::S64,
+        Type::F32,
+        Type::F64,
+    ];
+    if !taken.contains(&ty) || ty.bytes() * count as u32 > 16 {
+        return Err(no_type(ty));
+    }
+    let [to, value, barrier] = d.operands(source)?;
+    let elements = d.elements(value);
+    if elements.len() != count {
+        return Err(format!("{count} elements are wanted, {} are given", elements.len()));
+    }
+    let values: Result<Vec<Reg>> = elements.into_iter().map(|element| d.wide_source(element, ty)).collect();
+    let store = StoreAsync {
+        to: d.address(to, Space::Cluster)?,
+        bytes: ty.bytes(),
+        values: values?.into(),
+        barrier: d.address(barrier, Space::Cluster)?,
+    };
+    d.ops.push(Op::StoreAsync(Box::new(store)));
     Ok(())
 }
 

@@ -394,7 +394,7 @@ fn read_only(mask: Mask) -> Box<Trouble> {
     trouble(FaultKind::BadInstruction, mask.trailing_zeros() as usize, detail)
 }
 
-fn check_aligned(addresses: &Lanes, exec: Mask, bytes: u64) -> Result {
+pub(super) fn check_aligned(addresses: &Lanes, exec: Mask, bytes: u64) -> Result {
     let all = addresses.iter().fold(0, |all, a| all | a);
     if all & (bytes - 1) == 0 {
         return Ok(());

@@ -9,7 +9,7 @@ use super::shadow::Touch;
 use super::tensor::Tile;
 use super::warp::{LaneGroups, Wait, lanes};
 use crate::error::FaultKind;
-use crate::program::{Bulk, Mask, Order, Space, WARP};
+use crate::program::{Bulk, Lanes, Mask, Order, Space, StoreAsync, WARP};
 
 /// What a bulk copy's addresses and size are multiples of.
 const GRAIN: u64 = 16;
@@ -29,7 +29,13 @@ pub(super) struct Flight {
 pub(super) enum Source {
     Global(Place),
     Tensor(Tile),
-    Shared { rank: usize, at: usize, read: Epoch },
+    Shared {
+        rank: usize,
+        at: usize,
+        read: Epoch,
+    },
+    /// What a store has taken from registers.
+    Values(Vec<u8>),
 }
 
 pub(super) enum Target {
@@ -48,7 +54,7 @@ impl Source {
     pub(super) fn shared_at(&self) -> u64 {
         match self {
             Source::Shared { at, .. } => *at as u64,
-            Source::Global(_) | Source::Tensor(_) => 0,
+            Source::Global(_) | Source::Tensor(_) | Source::Values(_) => 0,
         }
     }
 }
@@ -123,6 +129,30 @@ impl Cluster<'_> {
                 },
                 space => self.shared_source(w, lane, (space, from[lane]), bytes, site)?,
             };
+            self.launch_flight(w, lane, site, bytes as usize, source, target);
+        }
+        Ok(())
+    }
+
+    /// `st.async`: lands in its own time, as copies do.
+    pub(super) fn store_async(
+        &mut self,
+        w: usize,
+        store: &StoreAsync,
+        exec: Mask,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        let (to, barriers) = (self.addresses(w, store.to), self.addresses(w, store.barrier));
+        let bytes = u64::from(store.bytes) * store.values.len() as u64;
+        super::access::check_aligned(&to, exec, bytes)?;
+        let values: Vec<_> = (store.values.iter())
+            .map(|&reg| *self.warps[w].read(self.env.constants, reg))
+            .collect();
+        for lane in lanes(exec) {
+            let barrier = (store.barrier.space, barriers[lane]);
+            let target = self.shared_target(w, lane, (store.to.space, to[lane]), bytes, barrier, None, site)?;
+            let of_lane = |value: &Lanes| value[lane].to_le_bytes().into_iter().take(store.bytes as usize);
+            let source = Source::Values(values.iter().flat_map(of_lane).collect());
             self.launch_flight(w, lane, site, bytes as usize, source, target);
         }
         Ok(())
@@ -262,6 +292,7 @@ impl Cluster<'_> {
             Source::Global(place) => self.view.allocation(*place).read(place.at, &mut bytes),
             Source::Tensor(tile) => tile.read(&self.view, &mut bytes),
             &Source::Shared { rank, at, .. } => bytes.copy_from_slice(&self.ctas[rank].shared[at..at + flight.bytes]),
+            Source::Values(values) => bytes.copy_from_slice(values),
         }
         let moment = match (&flight.from, &flight.to) {
             (&Source::Shared { read, .. }, Target::Global(_) | Target::Tensor(_)) => {

@@ -257,6 +257,7 @@ impl<'a> Cluster<'a> {
             Op::Atomic(atomic) => self.atomic(w, atomic, exec, site)?,
             Op::Prefetch(prefetch) => self.prefetch(w, prefetch, exec)?,
             Op::Bulk(bulk) => self.bulk(w, bulk, exec, site)?,
+            Op::StoreAsync(store) => self.store_async(w, store, exec, site)?,
             Op::Tensor(tensor) => self.tensor(w, tensor, exec, site)?,
             Op::Matrices(matrices) => return self.matrices(w, matrices, exec, site),
             Op::AsyncCopy(copy) => self.async_copy(w, copy, exec, site)?,

@@ -122,6 +122,7 @@ pub(crate) enum Op {
     Wgmma(Wgmma),
     Mbarrier(Box<Mbarrier>),
     Bulk(Box<Bulk>),
+    StoreAsync(Box<StoreAsync>),
     Tensor(Box<Tensor>),
     /// `ldmatrix` and `stmatrix`
     Matrices(Box<Matrices>),
@@ -432,6 +433,16 @@ pub(crate) struct Bulk {
     pub(crate) barrier: Option<Address>,
     /// The ranks that get a copy, as a mask.
     pub(crate) multicast: Option<Reg>,
+}
+
+/// `st.async`: registers to the shared memory of a CTA of the cluster.
+pub(crate) struct StoreAsync {
+    pub(crate) to: Address,
+    /// Bytes of an element.
+    pub(crate) bytes: u32,
+    pub(crate) values: Box<[Reg]>,
+    /// The mbarrier that counts the bytes, in the CTA that they go to.
+    pub(crate) barrier: Address,
 }
 
 /// `cp.async`: a few bytes from global to shared memory.

@@ -205,6 +205,10 @@ impl Op {
                 v.read(bulk.barrier.as_mut().map(|barrier| &mut barrier.base));
                 v.read(&mut bulk.multicast);
             }
+            Op::StoreAsync(store) => {
+                v.read([&mut store.to.base, &mut store.barrier.base]);
+                v.read(store.values.iter_mut());
+            }
             Op::Tensor(tensor) => {
                 v.address(&mut tensor.map);
                 v.read(tensor.coordinates.iter_mut());
