@@ -36,11 +36,22 @@ impl Ring {
     /// The barriers lie in a part of shared memory that nothing else uses, and one thread calls it, once.
     #[inline(always)]
     pub(crate) unsafe fn init(&self) {
+        // SAFETY: as the caller vouches for.
+        unsafe { self.init_unfenced() };
+        mbarrier::fence_init();
+    }
+
+    /// [`Ring::init`] but for the fence, where other mbarriers are readied with these.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ring::init`], and [`mbarrier::fence_init`] comes next.
+    #[inline(always)]
+    pub(crate) unsafe fn init_unfenced(&self) {
         for stage in 0..self.stages {
             // SAFETY: the barriers lie in this ring's own part of shared memory, and nobody has used them yet.
             unsafe { mbarrier::init(self.barriers + stage * 8, 1) };
         }
-        mbarrier::fence_init();
     }
 
     /// Announces `bytes` for `stage`, which [`Ring::copy`] then brings.

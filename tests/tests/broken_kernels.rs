@@ -134,11 +134,23 @@ fn each_step_is_missed_for_what_it_does() {
         &mut Values::fresh(),
     );
     let whole = shipped(&[chain.instance.name]);
-    let (relaxed, arrive, wait) = (
-        "barrier.cluster.arrive.relaxed.aligned",
-        "barrier.cluster.arrive.aligned",
-        "barrier.cluster.wait.aligned",
-    );
+    let (relaxed, wait) = ("barrier.cluster.arrive.relaxed.aligned", "barrier.cluster.wait.aligned");
+    let sums_wait = "mbarrier.try_wait.parity.acquire.cluster";
+    let sums = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32";
+    let plain_store = {
+        let start = whole.find(sums).expect("the kernel sends its sums");
+        let statement = &whole[start..start + whole[start..].find(';').expect("a statement ends")];
+        let (operands, _) = statement[sums.len()..]
+            .rsplit_once(',')
+            .expect("an mbarrier comes last");
+        format!("st.shared::cluster.v4.f32 {operands};")
+    };
+    let misses_sums = [
+        "shared memory read before it was written",
+        "shared-memory race between warps",
+        "misuse of an asynchronous copy",
+        "remote access to a CTA that may have exited",
+    ];
     for (step, ptx, kinds) in [
         (
             "the start of the cluster",
@@ -146,10 +158,20 @@ fn each_step_is_missed_for_what_it_does() {
             &["remote access before the cluster has started"][..],
         ),
         (
-            "the arrival of the cluster's sums",
-            without(&without(&whole, arrive, -1), wait, -1),
+            "the wait for the cluster's sums",
+            replaced(&whole, sums_wait, 0, "setp.eq.u32 p, 0, 0;"),
+            &misses_sums,
+        ),
+        (
+            "the order of stores behind the start of the cluster",
+            without(&whole, wait, 0),
+            &["remote access before the cluster has started", "misuse of an mbarrier"],
+        ),
+        (
+            "the asynchrony of its stores",
+            replaced(&whole, sums, 0, &plain_store),
             &[
-                "shared memory read before it was written",
+                "deadlock",
                 "shared-memory race between warps",
                 "remote access to a CTA that may have exited",
             ],
@@ -179,15 +201,16 @@ fn each_step_is_missed_for_what_it_does() {
             &["misuse of an mbarrier"],
         ),
     ] {
-        chain.must_fail(&ptx, step, &[LAUNCH_FAILED], kinds);
+        chain.must_fail(&ptx, step, &[LAUNCH_FAILED, LAUNCH_TIMEOUT], kinds);
     }
 }
 
 /// Statements that order what different warps, launches or copies do; each occurrence of each must be there.
-const ORDERING: [&str; 7] = [
+const ORDERING: [&str; 8] = [
     "mbarrier.init",
     "mbarrier.arrive.expect_tx",
     "cp.async.bulk",
+    "st.async",
     "griddepcontrol.wait",
     "bar.sync",
     "barrier.cluster.arrive",

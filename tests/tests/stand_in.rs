@@ -114,7 +114,7 @@ fn what_an_engine_does_unless_told_otherwise() {
         (
             &[("FAKE_CODE_cuModuleLoadDataEx", "222"), ("FAKE_VERSION", "12010")],
             &[
-                "(CUDA error 222): the PTX is of version 8.0, which needs a driver for CUDA 12.0, ",
+                "(CUDA error 222): the PTX is of version 8.1, which needs a driver for CUDA 12.1, ",
                 "and this driver serves CUDA 12.1: install a newer driver",
             ],
         ),

@@ -125,9 +125,9 @@ fn sums_of_exceptions(instance: &Gemv, packed: &window12::Packed<'_>, x: &[bf16]
                 let block = (first_block..first_block + instance.row_blocks)
                     .rfind(|&block| start(block) <= at)
                     .unwrap();
-                let row = 16 * block + usize::from(exception.row());
+                let row = 16 * block + exception.row();
                 for token in 0..m {
-                    let x = x[token * k + exception.column() as usize].to_f32();
+                    let x = x[token * k + exception.column()].to_f32();
                     partial[worker as usize][token * n + row] += exception.value().to_f32() * x;
                 }
             }

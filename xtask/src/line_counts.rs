@@ -25,6 +25,8 @@ pub(crate) struct Figures {
     pub(crate) row: Row,
     /// Cycles from `griddepcontrol.wait` to the end of a call with a full tile of tokens and one chunk of K per warp.
     pub(crate) rest: Option<u32>,
+    /// The part of that behind the main loop.
+    pub(crate) epilogue: Option<u32>,
     /// Cycles that eight exceptions for each warp add to that.
     pub(crate) exceptions: Option<u32>,
     /// Cycles that the last CTA takes behind the join in each of [`GATES`].
@@ -87,6 +89,7 @@ impl Calls {
             let rest = |call: &str| behind(call).and_then(|(code, counts)| code.cycles_behind_wait(counts));
             Figures {
                 rest: rest(TILE),
+                epilogue: behind(TILE).and_then(|(code, counts)| code.cycles_behind_main_loop(counts)),
                 exceptions: rest(EXCEPTIONS)
                     .zip(rest(TILE))
                     .map(|(with, without)| with.saturating_sub(without)),

@@ -31,6 +31,11 @@ fn spec(entry: &instances::Entry) -> EntrySpec {
         .counts
         .list()
         .fold(spec, |spec, (mnemonic, count)| spec.count(mnemonic, count as u32));
+    // A fence for the whole GPU takes about as long as the rest of a GEMV's epilogue. Gates need one.
+    let spec = match instances::gemvs().any(|gemv| gemv.name == entry.name) {
+        true => spec.forbid("MEMBAR.GPU"),
+        false => spec,
+    };
     if let Some(gemv) = instances::gemvs()
         .chain(instances::routes())
         .find(|gemv| gemv.name == entry.name)

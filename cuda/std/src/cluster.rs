@@ -96,6 +96,23 @@ pub unsafe fn store_f32(address: ClusterAddr, value: f32) {
     unsafe { asm!("st.shared::cluster.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
 }
 
+/// `st.async.v4.f32` (PTX ISA §9.7.9.12, PTX 8.1): four values to a CTA of the cluster, where they count as 16 bytes for
+/// an mbarrier. Whoever has waited there for all bytes with [`mbarrier::wait_cluster`](crate::mbarrier::wait_cluster)
+/// sees them; nothing else has to be ordered.
+///
+/// # Safety
+/// `address` is 16 aligned bytes of a CTA that has started, and `barrier` an initialised mbarrier of the same CTA, which
+/// does not exit before the bytes are there. No other thread touches them unordered.
+#[inline(always)]
+pub unsafe fn store_async_v4_f32(address: ClusterAddr, values: [f32; 4], barrier: ClusterAddr) {
+    // SAFETY: the caller vouches for 16 aligned bytes and an mbarrier in a CTA that is there until they have come.
+    unsafe {
+        asm!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [{0}], {{{1}, {2}, {3}, {4}}}, [{5}];",
+            in(reg32) address, in(reg32) values[0], in(reg32) values[1], in(reg32) values[2], in(reg32) values[3],
+            in(reg32) barrier, options(nostack))
+    };
+}
+
 /// `ld.shared::cluster.v4.f32` where `live`, zeros elsewhere.
 ///
 /// # Safety

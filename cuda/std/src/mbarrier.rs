@@ -90,3 +90,23 @@ pub unsafe fn wait_parity(barrier: SharedAddr, parity: u32) {
         }
     }
 }
+
+/// As [`wait_parity`], with the scope of the cluster: for what other CTAs have stored asynchronously.
+///
+/// # Safety
+/// `barrier` was initialised, and this ordered before the call.
+#[inline(always)]
+pub unsafe fn wait_cluster(barrier: SharedAddr, parity: u32) {
+    loop {
+        let done: u32;
+        // SAFETY: the bytes hold an initialised mbarrier object, which `try_wait` needs; it reads only the phase.
+        unsafe {
+            asm!("{{ .reg .pred p;",
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p; }}",
+                out(reg32) done, in(reg32) barrier, in(reg32) parity, options(nostack))
+        };
+        if done != 0 {
+            return;
+        }
+    }
+}

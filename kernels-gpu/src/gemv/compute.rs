@@ -84,11 +84,11 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
     });
     let mut acc = [[[0f32; 4]; N]; R];
     // x comes from the L2 cache while the weights are still on their way.
-    let load_x = |chunk: u32| -> [[XFragments; N]; G] {
+    let load_x = |chunk: u32, is_wanted: bool| -> [[XFragments; N]; G] {
         core::array::from_fn(|u| {
             let k = (chunk * G as u32 + u as u32) * UNIT_K as u32 + t * LANE_K;
             x_rows.map(|row| {
-                let columns = if chunk < stream.last { row.columns } else { 0 };
+                let columns = if is_wanted { row.columns } else { 0 };
                 // SAFETY: x holds m tokens of k values, aligned as X demands, and loads beyond them are predicated off.
                 unsafe { XRow { columns, ..row }.load::<X>(k) }
             })
@@ -96,7 +96,8 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
     };
     // SAFETY: x is visible, and the warp is together.
     let pending = unsafe { format.start_exceptions::<N>(&share, place.first_token, args) };
-    let mut x = load_x(stream.first);
+    // A warp without chunks has no use for it, and the question would stand ahead of the wait.
+    let mut x = load_x(stream.first, true);
     // While the first weights are on their way.
     // SAFETY: the exceptions are those of these row blocks, x is visible, and the warp is together.
     unsafe { format.add_exceptions(share, pending, &mut acc, place.first_token, args) };
@@ -128,7 +129,7 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
         unsafe { stream.refill(&ring, chunk) };
         ring.advance();
         chunk += 1;
-        x = load_x(chunk);
+        x = load_x(chunk, chunk < stream.last);
     }
     acc
 }

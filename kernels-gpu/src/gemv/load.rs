@@ -6,7 +6,8 @@ use crate::args::{GemvArgs, KSlices};
 use crate::layout::units;
 use crate::ring::Ring;
 use core::marker::PhantomData;
-use cuda_std::warp;
+use cuda_std::shared::SharedAddr;
+use cuda_std::{mbarrier, warp};
 
 /// A warp's slice of K, in chunks of `G` groups of `R` row blocks, which bulk copies bring into the warp's ring.
 pub(super) struct Stream<I: Instance, const G: usize, const R: usize> {
@@ -44,12 +45,17 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
         }
     }
 
+    /// The warp's mbarriers.
+    #[inline(always)]
+    fn barriers(place: Place) -> SharedAddr {
+        place.base + place.warp * const { 8 * I::GEMV.barriers() as u32 }
+    }
+
     /// The warp's ring, at its first stage.
     #[inline(always)]
     pub(super) fn ring(place: Place) -> Ring {
         let chunk_bytes = const { I::GEMV.chunk_bytes() as u32 };
-        let barriers = place.base + place.warp * (Self::STAGES * 8);
-        Ring::new(barriers, place.own_ring::<I>(), chunk_bytes, Self::STAGES)
+        Ring::new(Self::barriers(place), place.own_ring::<I>(), chunk_bytes, Self::STAGES)
     }
 
     /// Groups of a chunk: fewer in the last one of K.
@@ -80,7 +86,7 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
         }
     }
 
-    /// Initialises the ring and fills all of its stages.
+    /// Initialises the ring, and the mbarrier of the CTA's sums, and fills all of the ring's stages.
     ///
     /// # Safety
     ///
@@ -90,7 +96,12 @@ impl<I: Instance, const G: usize, const R: usize> Stream<I, G, R> {
         if warp::elect(u32::MAX) {
             let ring = Self::ring(place);
             // SAFETY: the first use of this warp's barriers, which the other lanes use behind the warp's barrier below.
-            unsafe { ring.init() };
+            unsafe { ring.init_unfenced() };
+            for further in Self::STAGES..const { I::GEMV.barriers() as u32 } {
+                // SAFETY: nobody else's place. The CTA and others use it behind the cluster's barrier.
+                unsafe { mbarrier::init(Self::barriers(place) + further * 8, 1) };
+            }
+            mbarrier::fence_init();
             for stage in 0..Self::STAGES {
                 if self.first + stage < self.last {
                     // SAFETY: nobody has used the stage yet.

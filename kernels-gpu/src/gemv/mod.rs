@@ -22,6 +22,7 @@
 use crate::args::GemvArgs;
 use crate::formats::fragments::Weights;
 use crate::instances::{Gemv, Op};
+use crate::split_k::QUAD;
 use cuda_std::shared::{self, SharedAddr};
 use cuda_std::{cluster, pdl, thread, warp};
 use load::Stream;
@@ -75,6 +76,12 @@ impl Place {
         self.base + const { I::GEMV.ring_offset() as u32 } + self.warp * const { I::GEMV.ring_bytes() as u32 }
     }
 
+    /// The mbarrier that counts the sums of the cluster's CTAs for this one.
+    #[inline(always)]
+    fn sums_barrier<I: Instance>(&self) -> SharedAddr {
+        self.base + const { I::GEMV.sums_barrier_offset() as u32 }
+    }
+
     /// Which of the cluster's warps this one is, and of how many: into so many slices K is split.
     #[inline(always)]
     fn worker<I: Instance>(&self) -> (u32, u32) {
@@ -113,19 +120,19 @@ pub(crate) unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: 
     }
     // SAFETY: of the same row blocks.
     let share = unsafe { format.share(exceptions, place.worker::<I>()) };
-    // A thread puts together sums of one and the same row.
-    const { assert!(matches!(I::GEMV.op, Op::Project) || I::GEMV.threads() % I::GEMV.rows() == 0) };
+    pdl::wait();
+    // A thread puts together sums of the same four rows.
+    const { assert!(matches!(I::GEMV.op, Op::Project) || QUAD as usize * I::GEMV.threads() % I::GEMV.rows() == 0) };
     let rows = const { I::GEMV.rows() as u32 };
     // SAFETY: the host gives the epilogue's arguments.
-    let of_row = unsafe { epilogue.ahead(&args, place.row_tile * rows + thread::thread_idx_x() % rows) };
-    pdl::wait();
+    let of_rows = unsafe { epilogue.ahead(&args, place.row_tile * rows + thread::thread_idx_x() * QUAD % rows) };
     // SAFETY: the stream has been started, the share is this warp's, and the preceding kernel's writes are visible.
     let acc = unsafe { compute::multiply::<I, G, R, N, X>(&stream, place, &args, format, share) };
     // SAFETY: the stream has ended: every copy has landed and been read.
     unsafe { epilogue::store_partials::<I, R, N>(place, &acc) };
     thread::sync_threads();
     // SAFETY: every warp's partial sums are there, and this CTA has arrived at the cluster's barrier.
-    unsafe { epilogue::reduce::<I, _>(place, &args, epilogue, of_row) };
+    unsafe { epilogue::reduce::<I, _>(place, &args, epilogue, of_rows) };
 }
 
 /// Defines the entries of a list of GEMVs: what they are given, the weights' format, and how the kernel's arguments are

@@ -126,9 +126,20 @@ impl Gemv {
         self.row_blocks * self.copy_bytes()
     }
 
-    /// Where the warps' rings start in dynamic shared memory; their mbarriers lie before.
+    /// mbarriers of a warp: one for each stage of its ring and, where CTAs add up their sums, one behind them. Of these
+    /// the first warp's counts the sums; that every warp has one spares the start a condition.
+    pub const fn barriers(&self) -> usize {
+        self.stages + (self.cluster > 1) as usize
+    }
+
+    /// Where the mbarrier lies in dynamic shared memory that counts the sums of the cluster's CTAs.
+    pub const fn sums_barrier_offset(&self) -> usize {
+        self.stages * BARRIER_BYTES
+    }
+
+    /// Where the warps' rings start in dynamic shared memory; the mbarriers lie before.
     pub const fn ring_offset(&self) -> usize {
-        (self.warps * self.stages * BARRIER_BYTES).next_multiple_of(RING_ALIGN)
+        (self.warps * self.barriers() * BARRIER_BYTES).next_multiple_of(RING_ALIGN)
     }
 
     /// Bytes of one warp's ring. Its partial sums take the ring's place once the stream has ended.
@@ -180,7 +191,8 @@ impl Gemv {
             Op::Project => Counts::NONE,
             Op::Route => GATE_COUNTS,
         };
-        let cluster_barriers = if self.cluster > 1 { 2 } else { 0 };
+        // At the start alone.
+        let cluster_barriers = if self.cluster > 1 { 1 } else { 0 };
         Entry {
             name: self.name,
             family: self.family,
@@ -203,8 +215,8 @@ impl Gemv {
                 mma_sync: tensor_ops,
                 // The warp's number.
                 shfl_sync: 1 + gate.shfl_sync,
-                // At the start, and in the loop.
-                elect_sync: 2,
+                // At the start, in the loop, and where a cluster's sums are announced.
+                elect_sync: 2 + cluster_barriers,
                 ..gate
             }
             .plus((self.format.facts().few_token_counts)(self.token_blocks)),

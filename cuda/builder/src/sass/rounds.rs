@@ -28,6 +28,21 @@ impl MachineEntry {
         self.cycles_from(ATOMICS, counts)
     }
 
+    /// Cycles from the end of the last main loop that is gone through to the end: the epilogue.
+    pub fn cycles_behind_main_loop(&self, counts: &Counts) -> Option<u32> {
+        let executed = self.executed(counts);
+        let loops = self.main_loops();
+        let ends = loops.iter().flat_map(|members| {
+            let inside = (0..members.len()).filter(|&at| members[at] && executed[at]);
+            let exits = inside.flat_map(|at| self.successors(at));
+            exits.filter(|&to| !members[to] && executed[to]).collect::<Vec<_>>()
+        });
+        let last = self.reverse_postorder();
+        let rank = |at: usize| last.iter().position(|&other| other == at);
+        let from = ends.max_by_key(|&at| rank(at))?;
+        self.cycles_behind(from, &executed, counts)
+    }
+
     /// Cycles from the last of these instructions that is executed.
     fn cycles_from(&self, mnemonics: &[&str], counts: &Counts) -> Option<u32> {
         let executed = self.executed(counts);
@@ -35,10 +50,15 @@ impl MachineEntry {
         let from = order
             .into_iter()
             .rfind(|&at| executed[at] && self.is_any(at, mnemonics))?;
+        self.cycles_behind(from, &executed, counts)
+    }
+
+    /// Cycles from an instruction to the end.
+    fn cycles_behind(&self, from: usize, executed: &[bool], counts: &Counts) -> Option<u32> {
         let inside = |at: usize| executed[at];
         let (issued, _) = self.walk(from, inside, Clock::START);
         let straight = issued.iter().flatten().max().copied()?;
-        let further: u64 = self.rounds(counts, &executed, |at| issued[at].is_some()).sum();
+        let further: u64 = self.rounds(counts, executed, |at| issued[at].is_some()).sum();
         Some(straight.saturating_add(u32::try_from(further).unwrap_or(u32::MAX)))
     }
 
@@ -160,12 +180,28 @@ mod tests {
         let straight = 2 + 3 + 4 + 5 + 6;
         let once = counts(&[(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1)]);
         assert_eq!(code.cycles_behind_wait(&once), Some(straight));
+        // Nothing multiplies here.
+        assert_eq!(code.cycles_behind_main_loop(&once), None);
         // Three rounds, of which each goes round the inner loop four times.
         let often = counts(&[(1, 1), (2, 3), (3, 12), (4, 12), (5, 3), (6, 1)]);
         assert_eq!(
             code.cycles_behind_wait(&often),
             Some(straight + 2 * (3 + 4 + 5 + 6) + 9 * (4 + 5))
         );
+    }
+
+    #[test]
+    fn the_epilogue_begins_where_the_main_loop_ends() {
+        let code = entry(&[
+            (1, "ACQBULK", 2),
+            (0, ".L_main:", 0),
+            (2, "HMMA.16816.F32.BF16 R0, R4, R8, R0", 3),
+            (3, "@P0 BRA `(.L_main)", 5),
+            (4, "STS [R1], R0", 7),
+            (5, "EXIT", 1),
+        ]);
+        let counts = counts(&[(1, 1), (2, 9), (3, 9), (4, 1), (5, 1)]);
+        assert_eq!(code.cycles_behind_main_loop(&counts), Some(7));
     }
 
     #[test]

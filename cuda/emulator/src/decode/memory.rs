@@ -178,9 +178,8 @@ fn store(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result 
 /// `st.async`, of one, two or four elements, which an mbarrier of the same CTA counts.
 fn store_async(d: &mut Decoder<'_>, parts: &mut Parts<'_>, source: &Source) -> Result {
     parts.flag("weak");
-    // Both qualifiers may be left out: there are no others.
     parts.flag("shared::cluster");
-    parts.flag("mbarrier::complete_tx::bytes");
+    parts.one_of(&["mbarrier::complete_tx::bytes"])?;
     let count = match parts.any(&["v2", "v4"]) {
         Some("v2") => 2,
         Some(_) => 4,

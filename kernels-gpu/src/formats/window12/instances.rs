@@ -65,11 +65,9 @@ mod tests {
     #[test]
     fn each_product_over_window12_units_has_a_twin_over_bf16() {
         let twin = |i: &Gemm| (i.warps, i.groups, i.token_blocks, i.multicast);
-        assert!(
-            WINDOW12_PACKED_GEMM
-                .iter()
-                .map(twin)
-                .eq(BF16_PACKED_GEMM.iter().map(twin))
-        );
+        for product in WINDOW12_PACKED_GEMM {
+            let mut twins = BF16_PACKED_GEMM.iter().map(twin);
+            assert!(twins.any(|other| other == twin(product)), "{}", product.name);
+        }
     }
 }
