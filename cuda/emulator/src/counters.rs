@@ -13,8 +13,8 @@ pub struct Counters {
     pub load_conflicts: u64,
     /// Extra passes that bank conflicts cost stores to and atomics on shared memory.
     pub store_conflicts: u64,
-    /// How often the busiest warp of a kernel, the one that issued most instructions, issued those of each line of the
-    /// PTX text. Counted where [`Options::count_lines`](crate::Options::count_lines) asks for it.
+    /// How often the busiest warp of a kernel issued the instructions of each line of the PTX text: the one that came
+    /// through most lines, and of those the one that issued most instructions. Counted where [`Options::count_lines`](crate::Options::count_lines) asks for it.
     pub lines: BTreeMap<String, BTreeMap<u32, u64>>,
 }
 
@@ -61,8 +61,8 @@ impl Counters {
         }
         for (kernel, lines) in &other.lines {
             let own = self.lines.entry(kernel.clone()).or_default();
-            let all = |lines: &BTreeMap<u32, u64>| lines.values().sum::<u64>();
-            if all(lines) > all(own) {
+            let busy = |lines: &BTreeMap<u32, u64>| (lines.len(), lines.values().sum::<u64>());
+            if busy(lines) > busy(own) {
                 own.clone_from(lines);
             }
         }

@@ -87,7 +87,7 @@ impl MachineEntry {
             let (counted, all) = lines.fold((0, 0), |(counted, all), line| {
                 (counted + usize::from(counts.contains_key(&line)), all + 1)
             });
-            executed.resize(end, 2 * counted >= all);
+            executed.resize(end, 4 * counted >= all);
             at = end;
         }
         executed

@@ -113,7 +113,7 @@ fn resident(env: &Env<'_>) -> usize {
 struct Totals {
     /// Executions of each instruction.
     tally: Vec<u64>,
-    /// Those by the warp that has most of them, where that is asked for.
+    /// Those by the warp that came through most instructions, where that is asked for.
     busiest: Vec<u64>,
     traffic: Vec<Traffic>,
     conflicts: [u64; 2],
@@ -135,7 +135,9 @@ impl Totals {
     fn add(&mut self, cluster: &Cluster<'_>) {
         for counts in cluster.tally.chunks_exact(self.tally.len().max(1)) {
             self.tally.iter_mut().zip(counts).for_each(|(a, b)| *a += b);
-            if !self.busiest.is_empty() && counts.iter().sum::<u64>() > self.busiest.iter().sum() {
+            // A warp that only polls goes through few instructions often.
+            let busy = |counts: &[u64]| (counts.iter().filter(|&&n| n > 0).count(), counts.iter().sum::<u64>());
+            if !self.busiest.is_empty() && busy(counts) > busy(&self.busiest) {
                 self.busiest.copy_from_slice(counts);
             }
         }

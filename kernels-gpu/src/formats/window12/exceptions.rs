@@ -1,9 +1,9 @@
 //! The weights that `window12` units leave out, added as products or put into fragments.
 //!
 //! For few tokens, every warp of a cluster takes its share of the exceptions of the cluster's row blocks, up to 32 at a
-//! time, and adds their products to its sums while the first units and the first x are on their way. For many, a warp walks the exceptions of its own
-//! row block in their order, by column; it holds 32 of them, one per lane, and has the next 32 on their way. Their
-//! places in the units decode to +0, so a weight is put there with an `or`.
+//! time, and adds their products to its sums while the first units and the first x are on their way. For many, a warp
+//! walks the exceptions of its own row block in their order, by column; it holds 32 of them, one per lane, and has the
+//! next 32 on their way. Their places in the units decode to +0, so a weight is put there with an `or`.
 //!
 //! Lanes exchange exceptions by `shfl.sync` and find their place by `vote.sync` (PTX ISA §9.7.9, §9.7.13.9).
 
@@ -34,7 +34,7 @@ pub(crate) type Starts = [u64; STARTS_AFTER + 1];
 pub(crate) struct Share {
     /// The first of those that the lanes hold.
     first: u64,
-    /// How many there are from there on.
+    /// How many there are from there on. 2^32 of them would take 34 GB, for one of a GEMV's thousands of warps.
     count: u32,
     /// Where the row blocks behind the CTA's first one start, counted from `first`.
     starts: [u32; STARTS_AFTER - 1],
