@@ -62,8 +62,8 @@ impl MachineEntry {
         Some(straight.saturating_add(u32::try_from(further).unwrap_or(u32::MAX)))
     }
 
-    /// Which instructions a call goes through: those of blocks of which most lines are counted, and of blocks that have
-    /// no line.
+    /// Which instructions a call goes through: those of blocks of which a quarter of the lines is counted, and of blocks
+    /// that have no line.
     fn executed(&self, counts: &Counts) -> Vec<bool> {
         let mut starts = vec![false; self.instructions.len()];
         for at in 0..self.instructions.len() {
@@ -83,7 +83,7 @@ impl MachineEntry {
             let lines = self.instructions[at..end]
                 .iter()
                 .filter_map(|instruction| instruction.line);
-            // The assembler moves instructions from block to block: most of them say where the block is from.
+            // The assembler moves instructions from block to block: a few strangers do not speak for a block.
             let (counted, all) = lines.fold((0, 0), |(counted, all), line| {
                 (counted + usize::from(counts.contains_key(&line)), all + 1)
             });
