@@ -145,6 +145,28 @@ fn any_gate_agrees_with_fp64() {
     );
 }
 
+/// A bias chooses experts whose scores FP32 holds with few bits or not at all. Renormalising makes them larger.
+#[test]
+fn scores_that_fp32_barely_holds_weigh_as_far_as_it_does() {
+    let device = Device::of_the_run();
+    let mut bias = vec![1.0; 40];
+    bias[0] = -1.0;
+    for scale in [1.0, 2.5] {
+        let config = RouterConfig::new(Score::Softmax, 8)
+            .bias(bias.clone())
+            .renormalize()
+            .scale(scale);
+        // Scores from e^-109 to 1: subnormal ones below e^-87, and sums around the least that divides below e^-46.
+        for best in [40.0, 46.0, 80.0, 88.0, 95.0, 102.0] {
+            let logits: Vec<f32> = (0..40)
+                .map(|i| if i == 0 { 0.0 } else { -best - i as f32 * 0.17 })
+                .collect();
+            let routed = Given::new(&[logits]).route(&device, &config, None);
+            check_gate(&routed, &config.gate(40).unwrap(), None).unwrap_or_else(|wrong| panic!("{best}: {wrong}"));
+        }
+    }
+}
+
 /// Logits beyond FP32 count as its largest numbers.
 #[test]
 fn infinite_logits_are_the_largest_numbers() {

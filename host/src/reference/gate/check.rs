@@ -1,6 +1,6 @@
 //! Holding a router's results against the FP64 gate.
 
-use super::{choose, weigh};
+use super::{Shares, choose};
 use crate::gate::{BiasOn, Gate, Score};
 use crate::{Result, Shape};
 
@@ -81,11 +81,14 @@ fn check_token(
     } else {
         seen.open += 1;
     }
-    let expected = weigh(&logits, gate, &chosen).map_err(|err| err.to_string())?;
+    let shares = Shares::new(&logits, gate, &chosen).map_err(|err| err.to_string())?;
+    let expected = shares.weights(gate);
     let allowed = weight_error(&expected, gate);
+    // Of a score that FP32 holds with fewer bits, or not at all; the weight may be no such number.
+    let lost = LEAST_SCORE * (f64::from(gate.scale) / shares.divisor).abs().max(1.0);
     for (&weight, &exact) in weights.iter().zip(&expected) {
         // False where the weight is NaN.
-        let right = (f64::from(weight) - exact).abs() <= allowed * exact.abs() + NOTHING;
+        let right = (f64::from(weight) - exact).abs() <= allowed * exact.abs() + lost;
         if !right {
             return Err(format!("a weight is {weight:e}, in FP64 {exact:e}"));
         }
@@ -93,8 +96,8 @@ fn check_token(
     Ok(())
 }
 
-/// Weights that FP32 may lose.
-const NOTHING: f64 = 1e-36;
+/// Scores below it are subnormal in FP32, where they lose bits, or nearly so: they may be lost.
+const LEAST_SCORE: f64 = 1e-36;
 
 /// What decides without doubt: more than FP32 scores, sums with a bias, and what groups are ordered by may be off by.
 /// Without bias and groups logits are compared as they are.

@@ -96,34 +96,51 @@ pub fn choose(logits: &[f64], gate: &Gate) -> Result<Choice> {
 
 /// The weights of chosen experts, in their order.
 pub fn weigh(logits: &[f64], gate: &Gate, experts: &[usize]) -> Result<Vec<f64>> {
-    Shape::check_len("the logits", logits.len(), 1, gate.experts)?;
-    let (_, scores) = scored(logits, gate);
-    let mut weights = Vec::with_capacity(experts.len());
-    for &expert in experts {
-        let score = scores.get(expert).ok_or_else(|| ConfigError::Value {
-            what: "a chosen expert",
-            given: expert.to_string(),
-            allowed: format!("there are {}", scores.len()),
-        })?;
-        weights.push(*score);
+    Ok(Shares::new(logits, gate, experts)?.weights(gate))
+}
+
+/// What the weights of chosen experts are made of.
+struct Shares {
+    /// Scores in the experts' order, 0 for NaN.
+    scores: Vec<f64>,
+    /// What scores are divided by.
+    divisor: f64,
+}
+
+impl Shares {
+    fn new(logits: &[f64], gate: &Gate, experts: &[usize]) -> Result<Self> {
+        Shape::check_len("the logits", logits.len(), 1, gate.experts)?;
+        let (_, all) = scored(logits, gate);
+        let mut scores = Vec::with_capacity(experts.len());
+        for &expert in experts {
+            let score = all.get(expert).ok_or_else(|| ConfigError::Value {
+                what: "a chosen expert",
+                given: expert.to_string(),
+                allowed: format!("there are {}", all.len()),
+            })?;
+            scores.push(*score);
+        }
+        if gate.softmax_over_topk {
+            scores = softmax(&scores);
+        }
+        // A NaN takes part in nothing.
+        scores
+            .iter_mut()
+            .filter(|score| score.is_nan())
+            .for_each(|score| *score = 0.0);
+        let sum: f64 = scores.iter().sum();
+        let divisor = match gate.renormalize {
+            true if sum.abs() < LEAST_SUM => LEAST_SUM,
+            true => sum,
+            false => 1.0,
+        };
+        Ok(Shares { scores, divisor })
     }
-    if gate.softmax_over_topk {
-        weights = softmax(&weights);
+
+    fn weights(&self, gate: &Gate) -> Vec<f64> {
+        let weight = |score: &f64| score / self.divisor * f64::from(gate.scale);
+        self.scores.iter().map(weight).collect()
     }
-    // A NaN takes part in nothing.
-    weights
-        .iter_mut()
-        .filter(|weight| weight.is_nan())
-        .for_each(|weight| *weight = 0.0);
-    if gate.renormalize {
-        let sum: f64 = weights.iter().sum();
-        let sum = if sum.abs() < LEAST_SUM { LEAST_SUM } else { sum };
-        weights.iter_mut().for_each(|weight| *weight /= sum);
-    }
-    Ok(weights
-        .into_iter()
-        .map(|weight| weight * f64::from(gate.scale))
-        .collect())
 }
 
 /// The logits that are scored, finite or NaN, and their scores.

@@ -125,6 +125,21 @@ fn the_margin_is_the_smallest_difference_that_decides() {
     assert_eq!(margin(identity(1), &[5.0, NAN]), f64::INFINITY);
 }
 
+/// A score of e^-100 keeps five bits in FP32, and a small sum makes a large weight of it.
+#[test]
+fn a_check_allows_what_small_fp32_scores_lose() {
+    let gate = RouterConfig::new(Score::Softmax, 1)
+        .bias(vec![-2.0, 0.0])
+        .renormalize()
+        .gate(2)
+        .unwrap();
+    let weight = |logit: f32| ((-f64::from(logit)).exp() as f32) / 1e-20;
+    let holds = |logit: f32, weight: f32| check(&[1], &[weight], &[logit, 0.0], &gate, None).is_ok();
+    assert!(holds(100.0, weight(100.0)));
+    assert!(holds(60.0, weight(60.0)));
+    assert!(!holds(60.0, weight(60.0) * 1.0001));
+}
+
 #[test]
 fn a_check_sees_each_kind_of_wrong_result() {
     let logits: Vec<f32> = (0..3 * 20).map(|i| ((i * 7) % 20) as f32 / 4.0).collect();
