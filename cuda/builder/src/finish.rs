@@ -54,10 +54,10 @@ pub(crate) const TENSOR_MAP_BYTES: u32 = 128;
 
 /// Adds launch bounds to every entry and a header to the module, and aligns parameters that are tensor maps.
 ///
-/// The version is raised to 8.1, which inline assembly may need. Every entry of `ptx` must be in `table` and the reverse.
+/// Raises the version to 8.1, which inline assembly may need. Every entry of `ptx` must be in `table` and the reverse.
 /// `compiler` and `target` go into the header. The answer depends on nothing but the arguments.
 pub fn finish(ptx: &str, table: &[EntrySpec], compiler: &str, target: &str) -> Result<String, FinishError> {
-    let ptx = plain_lines(ptx);
+    let ptx = raised(&plain_lines(ptx));
     let entries = parse::parse(&ptx)?.entries;
     same_entries(&entries, table)?;
 
@@ -113,10 +113,26 @@ pub(crate) fn tensor_map_parameter(entry: &str, index: usize, align: u32) -> Str
     format!(".param .align {align} .b8 {entry}_param_{index}[{TENSOR_MAP_BYTES}]")
 }
 
-/// The version that LLVM prints, and the one that takes its place: LLVM states what its own instructions take, which is
-/// less than inline assembly needs (`st.async`).
-const LLVM_VERSION: &str = ".version 8.0";
-const RAISED: &str = ".version 8.1";
+/// The version of PTX that a module states at least. LLVM states what its own instructions take, which is less than
+/// inline assembly needs (`st.async`).
+const LEAST_VERSION: (u32, u32) = (8, 1);
+
+/// The text with its version raised to [`LEAST_VERSION`], where it states an older one.
+fn raised(text: &str) -> String {
+    const DIRECTIVE: &str = ".version ";
+    let version = |line: &str| {
+        let (major, minor) = line.strip_prefix(DIRECTIVE)?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let (major, minor) = LEAST_VERSION;
+    match text
+        .lines()
+        .find(|line| version(line).is_some_and(|stated: (u32, u32)| stated < LEAST_VERSION))
+    {
+        Some(older) => text.replacen(older, &format!("{DIRECTIVE}{major}.{minor}"), 1),
+        None => text.to_owned(),
+    }
+}
 
 /// What LLVM prints around each piece of inline assembly: a quarter of the lines of kernels that are made of such
 /// pieces.
@@ -125,18 +141,7 @@ const MARKS: [&str; 2] = ["// begin inline asm", "// end inline asm"];
 /// One kind of line end, nothing invisible at line ends, no marks of inline assembly, one line end at the end.
 fn plain_lines(text: &str) -> String {
     let lines = text.lines().filter(|line| !MARKS.contains(&line.trim()));
-    let mut out: String = lines
-        .flat_map(|line| {
-            [
-                if line.trim_end() == LLVM_VERSION {
-                    RAISED
-                } else {
-                    line.trim_end()
-                },
-                "\n",
-            ]
-        })
-        .collect();
+    let mut out: String = lines.flat_map(|line| [line.trim_end(), "\n"]).collect();
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
@@ -163,11 +168,18 @@ mod tests {
 
     #[test]
     fn the_version_is_raised() {
-        let finished = finish(PTX, &table(), "rustc 1", "sm_90").unwrap();
-        assert!(
-            finished.contains("\n.version 8.1\n") && !finished.contains(".version 8.0"),
-            "{finished}"
-        );
+        for (stated, finished_as) in [
+            ("7.8", "8.1"),
+            ("8.0", "8.1"),
+            ("8.1", "8.1"),
+            ("8.10", "8.10"),
+            ("9.0", "9.0"),
+        ] {
+            let ptx = PTX.replace("8.0", stated);
+            let finished = finish(&ptx, &table(), "rustc 1", "sm_90").unwrap();
+            let versions: Vec<&str> = finished.lines().filter(|line| line.starts_with(".version")).collect();
+            assert_eq!(versions, [format!(".version {finished_as}")]);
+        }
     }
 
     fn table() -> Vec<EntrySpec> {
