@@ -36,7 +36,7 @@ impl Ring {
     /// The barriers lie in a part of shared memory that nothing else uses, and one thread calls it, once.
     #[inline(always)]
     pub(crate) unsafe fn init(&self) {
-        // SAFETY: as the caller vouches for.
+        // SAFETY: the caller vouches for the barriers' place and the one thread; the fence comes next.
         unsafe { self.init_unfenced() };
         mbarrier::fence_init();
     }
@@ -45,7 +45,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// As for [`Ring::init`], and [`mbarrier::fence_init`] comes next.
+    /// The barriers lie in a part of shared memory that nothing else uses, and one thread calls it, once. Then it calls
+    /// [`mbarrier::fence_init`].
     #[inline(always)]
     pub(crate) unsafe fn init_unfenced(&self) {
         for stage in 0..self.stages {

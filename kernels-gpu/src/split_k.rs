@@ -24,28 +24,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Stores the value at `index`, if anybody asks for it.
-    ///
-    /// # Safety
-    ///
-    /// `index` lies inside y, and one thread of the grid stores it.
-    #[inline(always)]
-    pub(crate) unsafe fn store(self, index: u64, value: f32) {
-        // SAFETY: the host has checked that y holds m rows of n values of its type; each is written by one thread of
-        // the grid.
-        unsafe {
-            if self.y == 0 {
-            } else if self.fp32 {
-                global::store_u32(self.y + index * FP32, value.to_bits());
-            } else {
-                global::store_u16(self.y + index * BF16, convert::f32_to_bf16(value));
-            }
-        }
-    }
-}
-
-/// Four values that lie together, accessed at once where all of them are there and aligned.
-impl Output {
     /// Stores the first `count` values of four from `index` on, where anybody asks for them.
     ///
     /// # Safety
@@ -148,24 +126,6 @@ impl Sums {
             slice_bytes: 0,
             slices: 1,
             atomic: false,
-        }
-    }
-
-    /// Gives the sum of `slice` for the output `index`.
-    ///
-    /// # Safety
-    ///
-    /// There is such an output and slice. Where sums are not atomic, one CTA gives them.
-    #[inline(always)]
-    pub(crate) unsafe fn give(&self, slice: u32, index: u64, sum: f32) {
-        let at = self.at + index * FP32;
-        // SAFETY: the host gives a sum for every output, and for every slice where they don't share it.
-        unsafe {
-            if self.atomic {
-                atomic::add_relaxed_f32(at, sum);
-            } else {
-                global::store_u32(at + u64::from(slice) * self.slice_bytes, sum.to_bits());
-            }
         }
     }
 

@@ -21,16 +21,6 @@ pub unsafe fn add_acq_rel_u32(address: u64, value: u32) -> u32 {
     before
 }
 
-/// `red.relaxed.gpu.global.add.f32`: adds without an answer.
-///
-/// # Safety
-/// `address` is a multiple of 4 and its 4 bytes are writable.
-#[inline(always)]
-pub unsafe fn add_relaxed_f32(address: u64, value: f32) {
-    // SAFETY: `red` wants 4 aligned, writable bytes, which the caller vouches for; it returns nothing.
-    unsafe { asm!("red.relaxed.gpu.global.add.f32 [{0}], {1};", in(reg64) address, in(reg32) value, options(nostack)) };
-}
-
 /// `ld.relaxed.gpu.global.f32`: what is in the L2 cache, which every CTA sees alike.
 ///
 /// # Safety

@@ -84,25 +84,13 @@ pub fn map_shared(address: SharedAddr, rank: u32) -> ClusterAddr {
     mapped
 }
 
-/// `st.shared::cluster.f32`.
-///
-/// # Safety
-/// `address` is 4 aligned bytes of a CTA that has started and has not exited, and no other thread touches them
-/// unordered.
-#[inline(always)]
-pub unsafe fn store_f32(address: ClusterAddr, value: f32) {
-    // SAFETY: the caller vouches for 4 aligned bytes in a CTA that is there, and that no unordered access meets the
-    // store.
-    unsafe { asm!("st.shared::cluster.f32 [{0}], {1};", in(reg32) address, in(reg32) value, options(nostack)) };
-}
-
-/// `st.async.v4.f32` (PTX ISA §9.7.9.12, PTX 8.1): four values to a CTA of the cluster, where they count as 16 bytes for
-/// an mbarrier. Whoever has waited there for all bytes with [`mbarrier::wait_cluster`](crate::mbarrier::wait_cluster)
+/// `st.async.v4.f32` (PTX ISA §9.7.9.12, PTX 8.1): four values to a CTA of the cluster, where an mbarrier counts their
+/// 16 bytes. Whoever has waited there for all bytes with [`mbarrier::wait_cluster`](crate::mbarrier::wait_cluster)
 /// sees them; nothing else has to be ordered.
 ///
 /// # Safety
-/// `address` is 16 aligned bytes of a CTA that has started, and `barrier` an initialised mbarrier of the same CTA, which
-/// does not exit before the bytes are there. No other thread touches them unordered.
+/// `address` is 16 aligned bytes of a CTA that has started, and `barrier` an initialised mbarrier of the same CTA. That
+/// CTA does not exit before the bytes are there. No other thread touches them unordered.
 #[inline(always)]
 pub unsafe fn store_async_v4_f32(address: ClusterAddr, values: [f32; 4], barrier: ClusterAddr) {
     // SAFETY: the caller vouches for 16 aligned bytes and an mbarrier in a CTA that is there until they have come.

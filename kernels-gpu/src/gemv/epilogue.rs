@@ -114,18 +114,14 @@ impl Epilogue for Route {
     unsafe fn store(self, args: &GemvArgs, factors: [f32; 4], token: u32, row: u32, sums: [f32; 4], count: u32) {
         let index = index(args, token, row);
         let sums = core::array::from_fn(|i| sums[i] * factors[i]);
-        // Where the sums are kept that the gate will take.
-        let kept = Output {
-            y: self.split_k.sums,
-            fp32: true,
-        };
-        let to = if self.split_k.gate.top_k != 0 {
-            kept
-        } else {
-            output(args)
-        };
         // SAFETY: the outputs are this thread's alone, of y or of the one slice of sums.
-        unsafe { to.store_quad(index, sums, count) };
+        unsafe {
+            if self.split_k.gate.top_k != 0 {
+                Sums::of_one_slice(&self.split_k).give_quad(0, index, sums, count);
+            } else {
+                output(args).store_quad(index, sums, count);
+            }
+        }
     }
 
     #[inline(always)]
@@ -198,8 +194,8 @@ fn live_outputs<I: Instance>(place: Place, args: &GemvArgs) -> u32 {
 ///
 /// # Safety
 ///
-/// The whole CTA calls it, once all warps have left their partial sums and met at a barrier, and of a cluster once this
-/// CTA has arrived at the cluster's barrier, with the mbarrier of its sums initialised. `of_rows` is of the epilogue for the
+/// The whole CTA calls it, once all warps have left their partial sums and met at a barrier. A CTA of a cluster has
+/// arrived at the cluster's barrier, with the mbarrier of its sums initialised. `of_rows` is of the epilogue for the
 /// rows of this thread's sums, and `args` are what the host has checked.
 #[inline(always)]
 pub(super) unsafe fn reduce<I: Instance, E: Epilogue>(place: Place, args: &GemvArgs, epilogue: E, of_rows: E::Ahead) {
