@@ -58,6 +58,18 @@ fn check(cost: impl Fn(&Device) -> f64, cases: &[Case]) {
     }
 }
 
+/// [`check`] of a product on devices whose clock is so fast that permuting is free.
+fn check_but_for_permuting(division: &Division, request: &Request, cases: &[Case]) {
+    let cost = |device: &Device| {
+        let device = Device {
+            clock: f64::INFINITY,
+            ..*device
+        };
+        gemm::cost(division, request, &device)
+    };
+    check(cost, cases);
+}
+
 #[test]
 fn what_a_gemv_moves_is_counted() {
     // 40 tiles of 32 rows, the last of 8; 65 groups of 64 columns, 17 for a CTA; 160 CTAs on 132 multiprocessors.
@@ -265,15 +277,7 @@ fn what_a_product_moves_and_multiplies_is_counted() {
             max_relative = 1e-12
         );
     }
-    // A clock so fast that permuting is free.
-    let free = |device: &Device| {
-        let device = Device {
-            clock: f64::INFINITY,
-            ..*device
-        };
-        gemm::cost(&division, &request, &device)
-    };
-    check(free, &cases);
+    check_but_for_permuting(&division, &request, &cases);
 }
 
 #[test]
@@ -288,14 +292,7 @@ fn tiles_for_few_tokens_count_those_that_there_are() {
         (|d| Device { port: 2.0, ..d }, 16.0 * (8.0 * 2048.0 + 8.0 * 128.0) / 2.0),
         (|d| Device { dsmem: 2.0, ..d }, 8.0 * 132.0 * 4.0 * 0.75 / 2.0),
     ];
-    let free = |device: &Device| {
-        let device = Device {
-            clock: f64::INFINITY,
-            ..*device
-        };
-        gemm::cost(&division, &request, &device)
-    };
-    check(free, &cases);
+    check_but_for_permuting(&division, &request, &cases);
 }
 
 #[test]
@@ -417,7 +414,7 @@ fn what_comes_in_takes_the_longest_of_its_ways() {
         (shared_x, Device { l2: 50.0, ..SMALL }, 90.0),
         (TWENTY, Device { port: 25.0, ..SMALL }, 160.0),
         (shared_x, Device { port: 25.0, ..SMALL }, 240.0),
-        // L2 gives three tiles of tokens the weights that it holds, and memory gives each of them those that it does not.
+        // Three tiles of tokens get from L2 the weights that it holds, and from memory those that it does not.
         (three_tiles, SMALL, 60.0),
         (
             three_tiles,

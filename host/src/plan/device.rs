@@ -87,10 +87,11 @@ impl DriverFacts {
 impl Device {
     /// An H200. What its rates are based on:
     ///
-    /// * *readers*: kernels that only read, timed on an H200 with a cold L2, take 0.30 µs and a microsecond per 4.44 MB;
-    /// * *prototypes*: projections timed in the same way. `launch`, `x_loads`, `token_block`, `decode`, `cta`, `reduction`
-    ///   and `shared` were fitted to their 48 rows, in whose order they put every two rows that differ by more than 3 %;
-    ///   single times they miss by up to 9 %;
+    /// * *readers*: kernels that only read, timed on an H200 with a cold L2. They take 0.30 µs and a microsecond per
+    ///   4.44 MB;
+    /// * *prototypes*: projections timed in the same way. `launch`, `x_loads`, `token_block`, `decode`, `cta`,
+    ///   `reduction` and `shared` were fitted to their 48 rows. They put every two rows that differ by more than 3 % in
+    ///   their order, and miss single times by up to 9 %;
     /// * *machine code*: cycles of `cargo xtask sass --timeline` at 1.755 GHz.
     ///
     /// Readers and prototypes are in `benchmarks/record/h200/2026-11-29-peers.csv`.
@@ -253,8 +254,8 @@ mod tests {
         assert_eq!(fewer.clock, 0.5);
     }
 
-    /// Half the multiprocessors at a quarter of the clock, and memory at an eighth of the rate: a multiprocessor's share of
-    /// it is a quarter.
+    /// Half the multiprocessors at a quarter of the clock, and an eighth of the memory's rate: a quarter for each of
+    /// them.
     #[test]
     fn each_rate_follows_what_it_depends_on() {
         let facts = DriverFacts {

@@ -14,7 +14,7 @@ use super::gemv::is_coded;
 use super::traffic::Traffic;
 use super::{Device, Division, FEW_TOKENS, Op, Reason, Request};
 use crate::formats::permute_unit_us;
-use kernels_gpu::instances::{Gemm, Loads, WARP};
+use kernels_gpu::instances::{Gemm, Loads, WARP, gemms};
 use kernels_gpu::layout::{UNIT_K, UNIT_WEIGHTS};
 
 /// The most slices of K that a plan makes.
@@ -22,9 +22,6 @@ pub const MAX_SLICES: usize = 16;
 
 /// Slices of K that are considered.
 const SLICES: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, MAX_SLICES];
-
-/// The largest tile of tokens for few of them. Those for more are families of their own, which a decoder does not load.
-const FEW_TOKENS_TILE: usize = 64;
 
 /// CTAs per cluster that a launch may have.
 pub(super) const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
@@ -83,7 +80,7 @@ pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> O
         if division.instance.multicast > 1 {
             return Some(Reason::LittleToShare);
         }
-        if division.instance.tokens() > FEW_TOKENS_TILE {
+        if division.instance.tokens() > smallest_tile(division.instance) {
             return Some(Reason::EmptyBlocks);
         }
     }
@@ -94,6 +91,14 @@ pub(super) fn unwise(division: &Division, request: &Request, by_rows: bool) -> O
     }
     let parts = division.instance.parts(division.cluster) * division.slices;
     (parts > 1 && parts > request.shape.k().div_ceil(UNIT_K)).then_some(Reason::ShortK)
+}
+
+/// The fewest tokens of a tile that products for the same weights have. Those for more are families of their own, which
+/// a decoder does not load.
+fn smallest_tile(instance: &Gemm) -> usize {
+    let alike =
+        gemms().filter(|other| (other.op, other.loads, other.terms) == (instance.op, instance.loads, instance.terms));
+    alike.map(Gemm::tokens).min().unwrap_or(instance.tokens())
 }
 
 /// Microseconds that a product takes.
@@ -146,9 +151,9 @@ pub(super) fn cost(division: &Division, request: &Request, device: &Device) -> f
     let chosen = match request.op {
         Op::Project => 0.0,
         Op::Route => {
-            // A CTA chooses for its share of the tile's tokens, with all its warps.
+            // A CTA chooses for its share of the tile's tokens, with all its warps; those of a wave at once.
             let share = m.min(instance.tokens()).div_ceil(instance.parts(cluster));
-            device.choice * share.div_ceil(instance.threads() / WARP) as f64
+            device.choice * (traffic.waves(device) * share.div_ceil(instance.threads() / WARP)) as f64
         }
     };
     let joined = match (slices, request.op) {

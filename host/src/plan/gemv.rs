@@ -56,8 +56,8 @@ pub(super) fn is_coded(format: Format) -> bool {
     format.unit_bytes() != UNIT_WEIGHTS * BF16 * format.terms()
 }
 
-/// Microseconds that a GEMV takes: weights come in, while its warps load x; then sums go out. What x adds is no less for
-/// being loaded meanwhile: the prototypes' times are sums of both.
+/// Microseconds that a GEMV takes. Weights come in while its warps load x, then sums go out. The times of weights and
+/// of x add up, as the prototypes' do.
 pub(super) fn cost(instance: &Gemv, request: &Request, device: &Device) -> f64 {
     let (n, k, m) = (request.shape.n(), request.shape.k(), request.m.max(1));
     // K is dealt out in whole groups, as evenly as they go: short of groups, some warps stream nothing.
