@@ -443,7 +443,7 @@ impl<'a> Cluster<'a> {
         self.trigger(rank, waited);
         if let Some(flight) = self.flights.iter().find(|f| f.targets(rank)) {
             let detail = format!(
-                "the CTA exits while the bulk copy that {} began at {} is under way into its shared memory",
+                "the CTA exits while the asynchronous copy that {} began at {} is under way into its shared memory",
                 self.name_warp(flight.issuer),
                 self.name_site(flight.site)
             );
@@ -453,7 +453,7 @@ impl<'a> Cluster<'a> {
         if let Some(object) = (cta.mbarriers.values()).find(|m| cta.exit_clock.get(m.actor) < m.landed) {
             let (issuer, _, site) = object.last_copy;
             let detail = format!(
-                "the CTA exits and never waited for the bulk copy that {} began at {}: it may still be under way",
+                "the CTA exits and never waited for the asynchronous copy that {} began at {}: it may still be under way",
                 self.name_warp(issuer),
                 self.name_site(site)
             );
@@ -461,7 +461,7 @@ impl<'a> Cluster<'a> {
         }
         if let Some((issuer, _, site)) = self.unwaited(rank) {
             let detail = format!(
-                "the CTA exits while the bulk copy that {} began at {} may still read its shared memory: commit its group \
+                "the CTA exits while the asynchronous copy that {} began at {} may still read its shared memory: commit its group \
                  and wait for it",
                 self.name_warp(issuer),
                 self.name_site(site)

@@ -67,7 +67,7 @@ impl Cluster<'_> {
             Actor::Reader(w) => format!("a bulk copy of {}", name(w)),
             Actor::Writer(w) => format!("a `cp.async` of {}", name(w)),
             Actor::Multiplier => "a matrix product".into(),
-            Actor::Copier => "a bulk copy".into(),
+            Actor::Copier => "an asynchronous copy".into(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Cluster<'_> {
                 });
                 (
                     FaultKind::AsyncCopy,
-                    format!("{does} {place}, into which the bulk copy{by} is still under way"),
+                    format!("{does} {place}, into which the asynchronous copy{by} is still under way"),
                 )
             }
             Objection::Race { other, site, wrote } => {
