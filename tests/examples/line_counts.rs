@@ -1,6 +1,6 @@
 //! How often the busiest warp goes through each line of the shipped PTX, in calls that stand for what a kernel does.
 //!
-//! `cargo xtask sass` reads the output: a line `entry,case,line,count` each, where lines are those of the family's file.
+//! `cargo xtask sass` reads the output, lines of `entry,case,line,count`. PTX lines are those of the family's file.
 
 use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{Family, Format, Gemv, gemms, gemvs, routes};

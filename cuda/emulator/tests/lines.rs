@@ -1,6 +1,9 @@
 //! Counts by the lines of the PTX text.
 
-use ptx_emulator::{Launch, Memory, Module, Options, launch};
+mod support;
+
+use ptx_emulator::Counters;
+use support::{Run, memory, module};
 
 /// Warp i goes round the loop i + 1 times, of which one lane takes a detour in every round.
 const KERNEL: &str = "\
@@ -31,25 +34,11 @@ fn line(text: &str) -> u32 {
     KERNEL.lines().position(|line| line.starts_with(text)).unwrap() as u32 + 1
 }
 
-fn counters(count_lines: bool, seed: Option<u64>) -> ptx_emulator::Counters {
-    let launch_of_four_warps = Launch {
-        entry: "k",
-        grid: [3, 1, 1],
-        block: [128, 1, 1],
-        cluster: [1, 1, 1],
-        dynamic_shared: 0,
-        params: &[],
-        overlaps: None,
-    };
-    let options = Options {
-        seed,
-        count_lines,
-        ..Options::default()
-    };
-    let (module, memory) = (Module::parse(KERNEL).unwrap(), Memory::new(1 << 20));
-    launch(&module, &memory, &launch_of_four_warps, &options)
-        .unwrap()
-        .counters
+fn counters(count_lines: bool, seed: Option<u64>) -> Counters {
+    let mut four_warps = Run::new("k").grid(3).block(128);
+    (four_warps.seed, four_warps.count_lines) = (seed, count_lines);
+    let (_, counters) = four_warps.on(&module(KERNEL), &memory()).unwrap();
+    counters
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: Option<u64>,
     pub(crate) overlaps: Option<LaunchId>,
     pub(crate) limits: Limits,
+    pub(crate) count_lines: bool,
     params: Vec<u8>,
 }
 
@@ -30,6 +31,7 @@ impl<'a> Run<'a> {
             seed: None,
             overlaps: None,
             limits: Limits::default(),
+            count_lines: false,
             params: Vec::new(),
         }
     }
@@ -89,6 +91,7 @@ impl<'a> Run<'a> {
         let options = Options {
             seed: self.seed,
             limits: self.limits.clone(),
+            count_lines: self.count_lines,
             ..Options::default()
         };
         launch(module, memory, &what, &options).map(|outcome| (outcome.id, outcome.counters))

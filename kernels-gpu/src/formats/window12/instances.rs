@@ -65,9 +65,8 @@ mod tests {
     #[test]
     fn each_product_over_window12_units_has_a_twin_over_bf16() {
         let twin = |i: &Gemm| (i.warps, i.groups, i.token_blocks, i.multicast);
-        for product in WINDOW12_PACKED_GEMM {
-            let mut twins = BF16_PACKED_GEMM.iter().map(twin);
-            assert!(twins.any(|other| other == twin(product)), "{}", product.name);
-        }
+        // Twelve warps that share x serve BF16 weights alone: plans for 12 bits have better.
+        let twins = BF16_PACKED_GEMM.iter().map(twin).filter(|&it| it != (12, 1, 16, 2));
+        assert!(WINDOW12_PACKED_GEMM.iter().map(twin).eq(twins));
     }
 }
