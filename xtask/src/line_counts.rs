@@ -29,7 +29,7 @@ pub(crate) struct Figures {
     pub(crate) epilogue: Option<u32>,
     /// Cycles that eight exceptions for each warp add to that.
     pub(crate) exceptions: Option<u32>,
-    /// Cycles that the last CTA takes behind the join in each of [`GATES`].
+    /// Cycles that the last CTA of a split-K reduction takes, once it is elected, in each of [`GATES`].
     pub(crate) gates: [Option<u32>; 3],
 }
 
@@ -40,14 +40,8 @@ pub(crate) struct Calls(BTreeMap<(String, String), Counts>);
 impl Calls {
     /// Runs them on the emulator.
     pub(crate) fn count() -> Result<Self> {
-        let arguments = [
-            "run",
-            "--quiet",
-            "--package",
-            "hopper-proj-tests",
-            "--example",
-            "line_counts",
-        ];
+        // Of no package in particular: then it is built with what `cargo test` builds.
+        let arguments = ["run", "--quiet", "--example", "line_counts"];
         let output = cargo::cargo()
             .args(arguments)
             .stderr(Stdio::inherit())
@@ -93,7 +87,7 @@ impl Calls {
                 exceptions: rest(EXCEPTIONS)
                     .zip(rest(TILE))
                     .map(|(with, without)| with.saturating_sub(without)),
-                gates: GATES.map(|call| behind(call).and_then(|(code, counts)| code.cycles_behind_join(counts))),
+                gates: GATES.map(|call| behind(call).and_then(|(code, counts)| code.cycles_behind_election(counts))),
                 row,
             }
         });

@@ -41,7 +41,7 @@ cycles of one warp, from the assembler's stall counts and scoreboards and from a
   rest               from griddepcontrol.wait to the end, with a full tile of tokens and a chunk of K for each warp; no gate
   epilogue           the part of that behind the main loop
   exceptions         what eight weights per warp that units leave out add to that
-  gate_…             from the join's atomic operation to the end, in the CTA that comes last, for one token: 256 experts in
+  gate_…             from the atomic operation that elects a CTA to its end, for one token: 256 experts in
                      8 groups of which 4 are kept, 256 without groups (8 chosen each), 1024 (32 chosen); sigmoid, renormalised
   fences             GPU-wide fences and invalidations of L1: ahead of the wait, in loops, elsewhere
 branches take the longer way. For rest and gate_…, loops go round, and blocks are left out, as the emulator counts for the

@@ -13,7 +13,7 @@ pub type Counts = BTreeMap<u32, u64>;
 
 /// `griddepcontrol.wait`.
 pub(super) const WAIT: &[&str] = &["ACQBULK"];
-/// Atomic operations that answer: a join counts its CTAs by one.
+/// Atomic operations with an answer: a split-K reduction counts its CTAs by one.
 const ATOMICS: &[&str] = &["ATOMG", "ATOM"];
 
 impl MachineEntry {
@@ -24,7 +24,7 @@ impl MachineEntry {
 
     /// Cycles from the last atomic operation that answers to the end: what the CTA does that finds itself to be the
     /// last one.
-    pub fn cycles_behind_join(&self, counts: &Counts) -> Option<u32> {
+    pub fn cycles_behind_election(&self, counts: &Counts) -> Option<u32> {
         self.cycles_from(ATOMICS, counts)
     }
 
@@ -62,8 +62,8 @@ impl MachineEntry {
         Some(straight.saturating_add(u32::try_from(further).unwrap_or(u32::MAX)))
     }
 
-    /// Which instructions a call goes through: those of blocks of which a quarter of the lines is counted, and of blocks
-    /// that have no line.
+    /// Which instructions a call goes through: those of blocks of which a quarter of the lines is counted, and of
+    /// blocks that have no line.
     fn executed(&self, counts: &Counts) -> Vec<bool> {
         let mut starts = vec![false; self.instructions.len()];
         for at in 0..self.instructions.len() {
@@ -227,9 +227,9 @@ mod tests {
             (0, ".L_end:", 0),
             (4, "EXIT", 1),
         ]);
-        assert_eq!(code.cycles_behind_join(&counts(&[(1, 1), (2, 1), (4, 1)])), Some(5));
-        assert!(code.cycles_behind_join(&counts(&[(1, 1), (2, 1), (3, 1), (4, 1)])) > Some(500));
-        assert_eq!(code.cycles_behind_join(&counts(&[(4, 1)])), None);
+        assert_eq!(code.cycles_behind_election(&counts(&[(1, 1), (2, 1), (4, 1)])), Some(5));
+        assert!(code.cycles_behind_election(&counts(&[(1, 1), (2, 1), (3, 1), (4, 1)])) > Some(500));
+        assert_eq!(code.cycles_behind_election(&counts(&[(4, 1)])), None);
         assert_eq!(code.cycles_behind_wait(&counts(&[(1, 1)])), None);
     }
 }
