@@ -13,8 +13,9 @@ pub struct Counters {
     pub load_conflicts: u64,
     /// Extra passes that bank conflicts cost stores to and atomics on shared memory.
     pub store_conflicts: u64,
-    /// How often the busiest warp of a kernel issued the instructions of each line of the PTX text: the one that came
-    /// through most lines, and of those the one that issued most instructions. Counted where [`Options::count_lines`](crate::Options::count_lines) asks for it.
+    /// How often the busiest warp of a kernel issued the instructions of each line of the PTX text. It is the one that
+    /// came through most lines, and of those the one that issued most instructions. Counted where
+    /// [`Options::count_lines`](crate::Options::count_lines) asks for it.
     pub lines: BTreeMap<String, BTreeMap<u32, u64>>,
 }
 

@@ -63,8 +63,9 @@ impl XRow {
 ///
 /// # Safety
 ///
-/// The whole warp calls it, with a stream that has been started, and this warp's `share` of what the units of this CTA's
-/// row blocks leave out. What the preceding kernel wrote is visible. x holds `m` tokens of `k` values, aligned as `X` demands.
+/// The whole warp calls it, with a stream that has been started, and with its own `share` of what the units of the
+/// CTA's row blocks leave out. What the preceding kernel wrote is visible. x holds `m` tokens of `k` values, aligned as
+/// `X` demands.
 #[inline(always)]
 pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const N: usize, const X: usize>(
     stream: &Stream<I, G, R>,

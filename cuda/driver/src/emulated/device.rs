@@ -36,8 +36,8 @@ pub(super) fn sms() -> u32 {
     gpcs().iter().sum()
 }
 
-/// The answer to every `CUdevice_attribute` but [`SMS`]. Sizes and rates are an H200's. A feature that the emulation lacks is
-/// answered with 0, so that a program which asks first does not use it.
+/// The answer to every `CUdevice_attribute` but [`SMS`]. Sizes and rates are an H200's. A feature that the emulation
+/// lacks is answered with 0, so that a program which asks first does not use it.
 const ATTRIBUTES: &[(c_uint, c_int)] = &[
     (1, MAX_BLOCK_THREADS as c_int),
     (2, MAX_BLOCK[0] as c_int),
