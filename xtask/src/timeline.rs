@@ -145,9 +145,8 @@ const GEMV_WAIT: u32 = 410;
 /// The same for routers.
 const ROUTE_WAIT: u32 = 410;
 
-/// The same for 12-bit weights, which look up their exceptions. The goal is 450: kernels without clusters are below it,
-/// and the arrival at the cluster's barrier takes others 40 to 60 cycles more.
-const WINDOW12_WAIT: u32 = 510;
+/// The same for 12-bit weights, which look up their exceptions.
+const WINDOW12_WAIT: u32 = 450;
 /// Cycles that eight exceptions of a warp may take.
 const EXCEPTIONS: u32 = 600;
 

@@ -5,7 +5,7 @@ use super::{Instance, Place, WarpSums};
 use crate::args::GemvArgs;
 use crate::formats::fragments::Weights;
 use crate::layout::{TOKEN_BLOCK, UNIT_K, UNIT_STEPS};
-use cuda_std::{global, mma};
+use cuda_std::{cluster, global, mma};
 
 /// Bytes of a BF16 value.
 const BF16: u64 = 2;
@@ -99,6 +99,10 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
     let pending = unsafe { format.start_exceptions::<N>(&share, place.first_token, args) };
     // A warp without chunks has no use for it, and the question would stand ahead of the wait.
     let mut x = load_x(stream.first, true);
+    if const { I::GEMV.cluster > 1 } {
+        // For the sums of others. Here it takes no time: x is on its way.
+        cluster::arrive_relaxed();
+    }
     // While the first weights are on their way.
     // SAFETY: the exceptions are those of these row blocks, x is visible, and the warp is together.
     unsafe { format.add_exceptions(share, pending, &mut acc, place.first_token, args) };

@@ -115,9 +115,6 @@ pub(crate) unsafe fn gemv<I: Instance, const G: usize, const R: usize, const N: 
     let stream = Stream::<I, G, R>::of_warp(place, &args);
     // SAFETY: the first use of the ring, by the whole warp.
     unsafe { stream.start(place) };
-    if const { I::GEMV.cluster > 1 } {
-        cluster::arrive_relaxed();
-    }
     // SAFETY: of the same row blocks.
     let share = unsafe { format.share(exceptions, place.worker::<I>()) };
     pdl::wait();
