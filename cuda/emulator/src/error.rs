@@ -162,6 +162,8 @@ pub enum FaultKind {
     UninitialisedShared,
     /// Two warps touch the same shared bytes without ordering, one of them writing.
     SharedRace,
+    /// Two lanes of a warp touch the same shared bytes, one of them writing, and no `bar.warp.sync` stands between.
+    LaneRace,
     /// Two warps, of one CTA or of two, touch the same global bytes in one launch without ordering, one of them
     /// writing.
     GlobalRace,
@@ -196,6 +198,7 @@ impl fmt::Display for FaultKind {
             FaultKind::Misaligned => "misaligned access",
             FaultKind::Deadlock => "deadlock",
             FaultKind::UninitialisedShared => "shared memory read before it was written",
+            FaultKind::LaneRace => "shared-memory race between lanes of a warp",
             FaultKind::SharedRace => "shared-memory race between warps",
             FaultKind::GlobalRace => "global-memory race between warps",
             FaultKind::AsyncCopy => "misuse of an asynchronous copy",

@@ -52,6 +52,24 @@ fn bytes_arrive() {
 }
 
 #[test]
+fn an_mbarrier_is_fenced_before_a_copy_reports_to_it() {
+    let fence = "@%p1 fence.mbarrier_init.release.cluster;";
+    assert!(START.contains(fence));
+    let body = |fences: &str| format!("{}{ISSUE}{}{READ}", START.replace(fence, fences), wait(1, 0, 0));
+    refuses(FaultKind::Mbarrier, "which copies may not see", &body(""), &run());
+    // Another thread's fence is none of this one's.
+    refuses(
+        FaultKind::Mbarrier,
+        "initialised at",
+        &body("@%p3 fence.mbarrier_init.release.cluster;"),
+        &run(),
+    );
+    for fences in [fence, "@%p1 fence.proxy.async.shared::cta;"] {
+        leaves(&[0; 64], &body(fences), &run());
+    }
+}
+
+#[test]
 fn destinations_read_too_early() {
     refused("under way", &format!("{ISSUE}@%p1 {READ}{}", wait(1, 0, 0)));
     // Another copy's arrival says nothing of this one, and another warp's wait says nothing to this one.
@@ -88,7 +106,7 @@ fn destinations_overwritten() {
     let again = SECOND.replace("[%r5+128]", "[%r5]");
     let reuse = |between: &str| format!("{ISSUE}{}{READ}{between}{again}{}", wait(1, 0, 0), wait(2, 8, 0));
     // Whichever comes first, the copy or the other warp's read, the second one is refused.
-    refused("", &reuse(""));
+    refused("", &reuse("bar.warp.sync -1;\n"));
     leaves(&[0; 64], &format!("{START}{}", reuse("bar.sync 0;\n")), &run());
     let full_and_empty = format!(
         "{ISSUE}{}{READ}@%p3 mbarrier.arrive.shared.b64 _, [%r4+8];\n@!%p2 bra DONE; {} {ISSUE}{}DONE: bar.sync 0;",

@@ -11,7 +11,7 @@ fn start(row: &str) -> String {
         "mov.u32 %r1, %tid.x; mov.u32 %r4, smem; shl.b32 %r5, %r1, 4;
          L: setp.ge.u32 %p1, %r5, 4096; @%p1 bra E; cvt.u64.u32 %d1, %r5; add.u64 %d1, %d1, %out; add.u32 %r6, %r4, %r5;
          ld.global.v4.b32 {{%r8, %r9, %r10, %r11}}, [%d1]; st.shared.v4.b32 [%r6], {{%r8, %r9, %r10, %r11}};
-         add.u32 %r5, %r5, 512; bra L; E: {row} add.u32 %r6, %r4, %r7;
+         add.u32 %r5, %r5, 512; bra L; E: bar.warp.sync -1; {row} add.u32 %r6, %r4, %r7;
          mul.wide.u32 %d2, %r1, 16; add.u64 %d2, %d2, %out; mov.u32 %r10, 0; mov.u32 %r11, 0; mov.u32 %r12, 0; mov.u32 %r13, 0;\n"
     )
 }

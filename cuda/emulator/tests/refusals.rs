@@ -145,8 +145,8 @@ fn barriers_order() {
     );
     leaves(&[7], &started(&halves), &two_warps());
     // Ping-pong over one word.
-    let turns = "mov.u32 %r5, 0; st.shared.u32 [%r4], 0; bar.sync 0;
-        LOOP: and.b32 %r6, %r5, 1; setp.eq.u32 %p5, %r6, %r2;
+    let turns = "mov.u32 %r5, 0; mov.u32 %r8, %laneid; setp.eq.u32 %p7, %r8, 0; st.shared.u32 [%r4], 0; bar.sync 0;
+        LOOP: and.b32 %r6, %r5, 1; setp.eq.and.u32 %p5, %r6, %r2, %p7;
         @%p5 ld.shared.u32 %r7, [%r4]; @%p5 add.u32 %r7, %r7, 1; @%p5 st.shared.u32 [%r4], %r7;
         bar.sync 0; add.u32 %r5, %r5, 1; setp.lt.u32 %p6, %r5, 10; @%p6 bra LOOP;
         ld.shared.u32 %r7, [%r4]; st.global.u32 [%out], %r7;";
@@ -379,7 +379,7 @@ fn accesses_before_the_launch_before_has_finished() {
     early("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%out];");
     early("atom.global.add.u32 %r1, [%out], 1;");
     early(
-        "mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 32;
+        "mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 32; fence.mbarrier_init.release.cluster;
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4+16], [%out], 16, [%r4];"
             .replace("mbarrier.init", "elect.sync _|%p1, -1; @!%p1 ret; mbarrier.init")
             .as_str(),
@@ -437,7 +437,7 @@ fn writes_over_what_the_launch_before_may_still_read() {
         other => panic!("{read} {body}: {other:?}"),
     };
     let load = "ld.global.u32 %r1, [%out+8]; ld.global.u16 %r1, [%out+12];";
-    let copy = "elect.sync _|%p1, -1; @!%p1 ret; mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 1;
+    let copy = "elect.sync _|%p1, -1; @!%p1 ret; mov.u32 %r4, smem; mbarrier.init.shared.b64 [%r4], 1; fence.mbarrier_init.release.cluster;
         mbarrier.arrive.expect_tx.shared.b64 _, [%r4], 16;
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4+16], [%out], 16, [%r4];
         DONE: mbarrier.try_wait.parity.shared.b64 %p1, [%r4], 0; @!%p1 bra DONE;";

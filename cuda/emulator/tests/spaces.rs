@@ -215,7 +215,7 @@ fn bank_conflicts_cost_passes() {
             "mov.u32 %r1, %laneid; mov.u32 %r4, smem; mov.u32 %r5, 0;
              FILL: shl.b32 %r6, %r1, 2; add.u32 %r6, %r6, %r5; add.u32 %r6, %r6, %r4; st.shared.u32 [%r6], 0; add.u32 %r5, %r5, 128;
              setp.lt.u32 %p1, %r5, 8192; @%p1 bra FILL;
-             mad.lo.u32 %r6, %r1, {stride}, %r4; {access}"
+             bar.warp.sync -1; mad.lo.u32 %r6, %r1, {stride}, %r4; {access}"
         ));
         let (memory, module) = (memory(), module(&text));
         let out = memory.allocate(64).unwrap();

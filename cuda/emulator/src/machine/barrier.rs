@@ -158,6 +158,7 @@ impl Cluster<'_> {
                     BarrierKind::Sync | BarrierKind::Arrive => {}
                 }
             }
+            self.order_lanes(w);
             self.wake(w);
         }
     }
@@ -255,6 +256,7 @@ impl Cluster<'_> {
         warp.clock.join(known);
         warp.inits.join(inits);
         warp.clock.set(STARTED, 1);
+        self.order_lanes(w);
         Ok(Next::Advance)
     }
 

@@ -207,6 +207,7 @@ impl Cluster<'_> {
             let base = u64::from(crate::program::CLUSTER_STRIDE) * (rank as u64 + 1);
             let object_at = base + u64::from(crate::program::SHARED_BASE) + u64::from(barrier_at);
             self.object(w, Space::Cluster, object_at, lane, site, false)?;
+            self.check_fenced(rank, barrier_at, lane)?;
             let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {
                 let mut trouble = self.objection(rank, byte, Touch::CopyWrite, lane, objection);
@@ -215,6 +216,7 @@ impl Cluster<'_> {
                 }
                 return Err(trouble);
             }
+            self.copied_by_lane(w, lane, (rank, at as usize, bytes as usize), true, site)?;
             if let Some(object) = self.ctas[rank].mbarriers.get_mut(&barrier_at) {
                 object.in_flight += 1;
             }
@@ -242,6 +244,7 @@ impl Cluster<'_> {
         if let Err((byte, objection)) = self.touch(w, false, (rank, at, bytes as usize), touch, site) {
             return Err(self.objection(rank, byte, touch, lane, objection));
         }
+        self.copied_by_lane(w, lane, (rank, at, bytes as usize), false, site)?;
         Ok(Source::Shared { rank, at, read })
     }
 

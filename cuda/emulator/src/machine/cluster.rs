@@ -71,6 +71,8 @@ pub(super) struct Cluster<'a> {
     ready: Vec<usize>,
     is_ready: Vec<bool>,
     live_warps: usize,
+    /// Intervals of warps so far: see [`LaneBooks`](super::lane_books::LaneBooks).
+    pub(super) intervals: u32,
     random: Random,
 }
 
@@ -105,6 +107,7 @@ impl<'a> Cluster<'a> {
                 let threads = (env.threads() - 32 * index as u32).min(32);
                 let mut warp = Warp::new(rank, index as u32, FULL >> (32 - threads), env.program);
                 warp.clock.set(Self::actor(warps.len()), 1);
+                warp.interval.number = warps.len() as u32;
                 warps.push(warp);
             }
         }
@@ -128,6 +131,7 @@ impl<'a> Cluster<'a> {
             ready: (0..warps.len()).collect(),
             is_ready: vec![true; warps.len()],
             live_warps: warps.len(),
+            intervals: warps.len() as u32,
             warps,
             random,
         }

@@ -40,7 +40,10 @@ impl Cluster<'_> {
 
     pub(super) fn warp_sync(&mut self, w: usize, reg: Reg, exec: Mask) -> Result<Next, Box<Trouble>> {
         match self.members(w, reg, exec)? {
-            Ok(_) => Ok(Next::Advance),
+            Ok(_) => {
+                self.order_lanes(w);
+                Ok(Next::Advance)
+            }
             Err(next) => {
                 self.meet_elsewhere(w);
                 Ok(next)
@@ -63,6 +66,7 @@ impl Cluster<'_> {
                 group.wait = Wait::Nothing;
                 group.pc += 1;
             }
+            self.order_lanes(w);
         }
     }
 

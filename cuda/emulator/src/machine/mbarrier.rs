@@ -42,12 +42,17 @@ pub(super) struct Mbarrier {
     pub(super) last_copy: (usize, usize, u32),
     init: Epoch,
     pub(super) init_site: u32,
+    /// The lane that initialised it, and its warp's interval then.
+    init_by: (usize, u32),
+    /// Whether a fence by the initialising warp has made it visible to copies: one of the asynchronous proxy, as the
+    /// ISA asks, or `fence.mbarrier_init` alone, on which CUTLASS's pipelines rest.
+    is_fenced: bool,
     /// Warps that sleep until the phase ends.
     sleepers: Vec<usize>,
 }
 
 impl Mbarrier {
-    pub(super) fn new(count: i64, actor: usize, init: Epoch, init_site: u32) -> Self {
+    fn new(count: i64, actor: usize, init: Epoch, init_site: u32, init_by: (usize, u32)) -> Self {
         Mbarrier {
             expected: count,
             pending: count,
@@ -63,6 +68,8 @@ impl Mbarrier {
             last_copy: (0, 0, 0),
             init,
             init_site,
+            init_by,
+            is_fenced: false,
             sleepers: Vec::new(),
         }
     }
@@ -251,10 +258,11 @@ impl Cluster<'_> {
         }
         self.ctas[rank].shadow.set_barrier(at as usize, true);
         let actor = self.copier(self.mbarriers_made);
+        let init_by = (lane, self.warps[w].interval.number);
         self.mbarriers_made += 1;
         self.ctas[rank]
             .mbarriers
-            .insert(at, Mbarrier::new(count, actor, epoch, site));
+            .insert(at, Mbarrier::new(count, actor, epoch, site, init_by));
         self.progress = true;
         Ok(())
     }
@@ -305,7 +313,47 @@ impl Cluster<'_> {
             );
             return Err(trouble(FaultKind::SharedRace, lane, detail));
         }
+        self.check_init_lane(w, object, 1 << lane)?;
         Ok((rank, at))
+    }
+
+    /// Whether lanes of a warp come after the lane of it that has initialised an object.
+    fn check_init_lane(&self, w: usize, object: &Mbarrier, mask: Mask) -> Result<(), Box<Trouble>> {
+        let (init_lane, interval) = object.init_by;
+        let others = mask & !(1 << init_lane);
+        if others == 0 || object.init.actor() != Self::actor(w) || interval != self.warps[w].interval.number {
+            return Ok(());
+        }
+        let detail = format!(
+            "uses the mbarrier that lane {init_lane} of the same warp initialised at {}: a `bar.warp.sync` must stand \
+             between the two",
+            self.name_site(object.init_site)
+        );
+        Err(trouble(FaultKind::LaneRace, others.trailing_zeros() as usize, detail))
+    }
+
+    /// Makes the mbarriers that a warp has initialised visible to copies.
+    pub(super) fn fence_inits(&mut self, w: usize) {
+        let actor = Self::actor(w);
+        let objects = self.ctas[self.warps[w].cta].mbarriers.values_mut();
+        objects
+            .filter(|object| object.init.actor() == actor)
+            .for_each(|object| object.is_fenced = true);
+    }
+
+    /// Whether a copy may report to an object.
+    pub(super) fn check_fenced(&self, rank: usize, at: u32, lane: usize) -> Result<(), Box<Trouble>> {
+        match self.ctas[rank].mbarriers.get(&at) {
+            Some(object) if !object.is_fenced => {
+                let detail = format!(
+                    "a copy reports to the mbarrier that was initialised at {}, which copies may not see: \
+                     `fence.mbarrier_init.release.cluster` or `fence.proxy.async` must come between the two",
+                    self.name_site(object.init_site)
+                );
+                Err(trouble(FaultKind::Mbarrier, lane, detail))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds to the bytes that a phase expects.
@@ -384,6 +432,7 @@ impl Cluster<'_> {
             let Some(object) = self.ctas[rank].mbarriers.get(&at) else {
                 continue;
             };
+            self.check_init_lane(w, object, exec)?;
             let holds = if parity {
                 object.phase & 1 != phases[lane] & 1
             } else {
@@ -423,6 +472,9 @@ impl Cluster<'_> {
             group.timed_out = false;
         }
         warp.set_pred(p, exec, complete);
+        if complete != 0 && acquire {
+            self.order_lanes(w);
+        }
         Ok(if complete == 0 { Next::Yield } else { Next::Advance })
     }
 }

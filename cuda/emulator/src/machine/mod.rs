@@ -14,6 +14,7 @@ mod descriptor;
 mod frames;
 mod global;
 mod held;
+mod lane_books;
 mod matrices;
 mod mbarrier;
 mod order;

@@ -96,6 +96,7 @@ impl Cluster<'_> {
                 if let Some(met) = warp.met.take() {
                     warp.clock.join(&met);
                 }
+                self.order_lanes(w);
                 let clock = self.release(w);
                 self.warps[w].fence_abroad = wide.then(|| self.export(&clock));
                 self.warps[w].fence = Some(clock);
@@ -103,9 +104,11 @@ impl Cluster<'_> {
             Fence::MbarrierInit => {
                 let clock = self.release(w);
                 self.warps[w].init_fence = Some(clock);
+                self.fence_inits(w);
             }
             Fence::Proxy => {
                 self.warps[w].clock.fence_proxy();
+                self.fence_inits(w);
                 self.tick(w);
             }
         }
@@ -168,6 +171,16 @@ impl Cluster<'_> {
         if let Some(abroad) = abroad {
             clock.import(self.index, &abroad);
         }
+        if order.acquire {
+            self.order_lanes(w);
+        }
+    }
+
+    /// A warp's lanes are ordered: what one did before, others come after.
+    pub(super) fn order_lanes(&mut self, w: usize) {
+        // Some 2^32 later, an old entry may be taken for a new one's.
+        self.intervals = self.intervals.wrapping_add(1);
+        self.warps[w].interval.restart(self.intervals);
     }
 
     /// What a warp knows, in terms that other clusters understand.

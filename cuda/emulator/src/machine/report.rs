@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::clock::Epoch;
 use super::cluster::{Cluster, cta_at};
+use super::lane_books::Unordered;
 use super::order::Actor;
 use super::shadow::{Objection, Touch};
 use super::warp::{Wait, lanes};
@@ -69,6 +70,22 @@ impl Cluster<'_> {
             Actor::Multiplier => "a matrix product".into(),
             Actor::Copier => "an asynchronous copy".into(),
         }
+    }
+
+    /// What the books of lanes say against a lane's access to a CTA's shared memory.
+    #[cold]
+    pub(super) fn lanes_unordered(&self, rank: usize, lane: usize, writes: bool, other: Unordered) -> Box<Trouble> {
+        let [x, y, z] = self.ctas[rank].at;
+        let address = other.byte as u64 + u64::from(crate::program::SHARED_BASE);
+        let detail = format!(
+            "{} shared memory of CTA ({x}, {y}, {z}) at {address:#x}, which lane {} of the same warp {} at {}: a \
+             `bar.warp.sync` must stand between the two",
+            if writes { "writes" } else { "reads" },
+            other.lane,
+            if other.wrote { "wrote" } else { "read" },
+            self.name_site(other.site)
+        );
+        trouble(FaultKind::LaneRace, lane, detail)
     }
 
     /// What the books say against an access to `bytes` bytes of a CTA's shared memory.

@@ -4,6 +4,7 @@
 //! one word do not count as a race.
 
 use super::clock::{Clock, Epoch};
+use super::lane_books::LaneBooks;
 
 /// Bytes of the word that have been written: the low four flags.
 const WRITTEN: u8 = 0b1111;
@@ -35,6 +36,8 @@ pub(super) struct Shadow {
     sets: Vec<Vec<(Epoch, u32)>>,
     free_splits: Vec<u32>,
     free_sets: Vec<usize>,
+    /// The same for lanes of one warp.
+    pub(super) lanes: LaneBooks,
 }
 
 /// Who makes an access.
@@ -91,6 +94,7 @@ impl Shadow {
         self.sets.clear();
         self.free_splits.clear();
         self.free_sets.clear();
+        self.lanes.reset(bytes);
     }
 
     /// Enters an access to `len` bytes at offset `at`; on an objection, tells the byte.

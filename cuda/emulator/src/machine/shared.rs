@@ -2,6 +2,7 @@
 
 use super::clock::Epoch;
 use super::cluster::Cluster;
+use super::lane_books::{LaneAccess, MOST_READS, Read};
 use super::report::Trouble;
 use super::shadow::{Objection, Touch, Who};
 use super::warp::lanes;
@@ -101,7 +102,101 @@ impl Cluster<'_> {
                 return Err(self.objection(rank, byte, touch, lane, objection));
             }
         }
+        self.touch_by_lanes(w, &spots, mask, len, touch, order, site)?;
         Ok(spots)
+    }
+
+    /// Enters a warp's access, of `len` bytes at each lane's rank and offset, into the books of lanes.
+    #[allow(clippy::too_many_arguments)]
+    fn touch_by_lanes(
+        &mut self,
+        w: usize,
+        spots: &[(u32, u32); WARP],
+        mask: Mask,
+        len: u32,
+        touch: Touch,
+        order: Order,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        let writes = matches!(touch, Touch::Write | Touch::AsyncWrite(_));
+        // Atomics and other strong accesses of lanes do not race among themselves.
+        if order.strong || !writes && touch != Touch::Read {
+            return Ok(());
+        }
+        if writes {
+            self.enter_reads(w)?;
+        } else if !self.warps[w].interval.has_entries {
+            let reads = &mut self.warps[w].interval.reads;
+            reads.push(Read {
+                spots: *spots,
+                mask,
+                len,
+                site,
+            });
+            return if reads.len() < MOST_READS {
+                Ok(())
+            } else {
+                self.enter_reads(w)
+            };
+        }
+        for lane in lanes(mask) {
+            let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
+            self.touch_by_lane(w, lane, (rank, at, len as usize), writes, site)?;
+        }
+        Ok(())
+    }
+
+    /// Enters the reads of a warp's interval that are not in the books yet.
+    fn enter_reads(&mut self, w: usize) -> Result<(), Box<Trouble>> {
+        let mut reads = std::mem::take(&mut self.warps[w].interval.reads);
+        for read in reads.drain(..) {
+            for lane in lanes(read.mask) {
+                let (rank, at) = (read.spots[lane].0 as usize, read.spots[lane].1 as usize);
+                self.touch_by_lane(w, lane, (rank, at, read.len as usize), false, read.site)?;
+            }
+        }
+        self.warps[w].interval.reads = reads;
+        self.warps[w].interval.has_entries = true;
+        Ok(())
+    }
+
+    /// A lane's copy writes or reads bytes of a CTA's memory (rank, offset, length): others of its warp may not have
+    /// touched them since lanes were last ordered.
+    pub(super) fn copied_by_lane(
+        &mut self,
+        w: usize,
+        lane: usize,
+        place: (usize, usize, usize),
+        writes: bool,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        // What lanes do after it is held against the copy under way.
+        if self.warps[w].interval.is_empty() {
+            return Ok(());
+        }
+        self.enter_reads(w)?;
+        self.touch_by_lane(w, lane, place, writes, site)
+    }
+
+    #[inline]
+    fn touch_by_lane(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (rank, at, len): (usize, usize, usize),
+        writes: bool,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        let access = LaneAccess {
+            lane,
+            writes,
+            interval: self.warps[w].interval.number,
+            site,
+        };
+        match self.ctas[rank].shadow.lanes.enter(at, len, access) {
+            Ok(()) => Ok(()),
+            Err(unordered) => Err(self.lanes_unordered(rank, lane, writes, unordered)),
+        }
     }
 
     /// Extra passes that an access to the CTA's own memory takes: a pass serves each bank one word. Lanes of 8 and 16

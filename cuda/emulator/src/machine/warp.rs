@@ -7,6 +7,7 @@ use super::async_copy::AsyncCopies;
 use super::clock::{Abroad, Clock, Epoch};
 use super::frames::{FrameId, Frames};
 use super::held::Products;
+use super::lane_books::Interval;
 use crate::program::{CONSTANT, FULL, Lanes, Mask, PredSource, Program, Reg, WARP};
 
 /// Instructions that a group of lanes may execute before the other groups of its warp, which would otherwise wait for
@@ -84,6 +85,8 @@ pub(super) struct Warp {
     pub(super) init_fence: Option<Clock>,
     /// What it knows besides `clock` about initialisations of mbarriers.
     pub(super) inits: Clock,
+    /// What its lanes have done to shared memory since they were last ordered.
+    pub(super) interval: Interval,
     /// Lanes that have arrived at the cluster barrier and not yet waited.
     pub(super) cluster_arrived: Mask,
     /// Of these, the ones whose phase is still incomplete.
@@ -140,6 +143,7 @@ impl Warp {
             met: None,
             init_fence: None,
             inits: Clock::default(),
+            interval: Interval::default(),
             cluster_arrived: 0,
             cluster_pending: 0,
             bulk: Vec::new(),

@@ -120,12 +120,7 @@ fn what_must_come_first() {
         .bytes(&map.encode().unwrap())
         .u64(address)
         .on(&module(&unfenced), &memory);
-    assert!(
-        unfenced
-            .unwrap_err()
-            .to_string()
-            .contains("nothing that orders this use after it")
-    );
+    assert!(unfenced.unwrap_err().to_string().contains("which copies may not see"));
     // Somebody who does not wait for what others send.
     let gone = format!("{START}{MEET_RELAXED}{copy}@!%p4 bra X; {EXPECT}{WAIT}X: {MEET}");
     refused(FaultKind::AsyncCopy, "the CTA exits", &gone);
@@ -157,7 +152,7 @@ fn a_place_is_filled_again_when_all_have_left_it() {
         format!(
             "{START}@%p1 mbarrier.init.shared::cta.b64 [%r4+8], 2; @%p1 fence.mbarrier_init.release.cluster; {OUT}{MEET_RELAXED}
              {EXPECT}{}{}
-             mov.u32 %r13, 0; mapa.shared::cluster.u32 %r14, %r4, %r13; add.u32 %r14, %r14, 8; @%p1 {arrive}
+             mov.u32 %r13, 0; mapa.shared::cluster.u32 %r14, %r4, %r13; add.u32 %r14, %r14, 8; bar.warp.sync -1; @%p1 {arrive}
              @!%p4 bra F; V: {wait} @!%p6 bra V; F: add.u64 %out, %out, 512;
              {EXPECT}{}{}{MEET}",
             both("%p4", 0, 0),
