@@ -10,6 +10,8 @@ use hopper_proj_tests::driver::{Module, OwnContext};
 use hopper_proj_tests::route::{Call, RawRouter};
 use hopper_proj_tests::{Values, shape, shipped};
 
+const SEEDS: u64 = 20;
+
 const FORMATS: [Format; 3] = [Format::Bf16, Format::Bf16x2, Format::Bf16x3];
 
 /// The relative L2 error that a format's logits may show for FP32 weights.
@@ -191,6 +193,31 @@ fn calls_on_one_workspace_give_the_first_calls_bits() {
                     ..Call::default()
                 },
             );
+        }
+    }
+}
+
+/// The CTA that comes last takes the gate, whichever it is.
+#[test]
+fn every_instance_agrees_bit_for_bit_under_twenty_seeds() {
+    let mut values = Values::fresh();
+    let (n, k) = (24, 136);
+    for instance in routes() {
+        let _context = emulator();
+        let (w, m) = (weights(&mut values, n * k), instance.tokens());
+        let x = values.bf16(m * k);
+        let router = RawRouter::new(instance, &w, (n, k), m);
+        let config = config(n, &mut values);
+        let call = Call {
+            config: Some(&config),
+            logits: true,
+            ..Call::default()
+        };
+        let first = router.run(&x, m, call);
+        for seed in 0..SEEDS {
+            emulated::set_seed(Some(seed));
+            let again = router.run(&x, m, call);
+            assert_eq!(again.bits(), first.bits(), "{}, seed {seed}", instance.name);
         }
     }
 }
