@@ -39,7 +39,7 @@ pub(super) struct Interval {
     pub(super) number: u32,
     /// Reads that are not in the books yet.
     pub(super) reads: Vec<Read>,
-    /// Whether something is, or will be at once.
+    /// Whether accesses of the interval are in the books.
     pub(super) has_entries: bool,
 }
 

@@ -139,9 +139,38 @@ impl Cluster<'_> {
                 self.enter_reads(w)
             };
         }
-        for lane in lanes(mask) {
-            let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
-            self.touch_by_lane(w, lane, (rank, at, len as usize), writes, site)?;
+        self.enter_by_lanes(w, spots, mask, len, writes, site)
+    }
+
+    fn enter_by_lanes(
+        &mut self,
+        w: usize,
+        spots: &[(u32, u32); WARP],
+        mut mask: Mask,
+        len: u32,
+        writes: bool,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        let interval = self.warps[w].interval.number;
+        while mask != 0 {
+            // Mostly all of them.
+            let rank = spots[mask.trailing_zeros() as usize].0;
+            let of_rank = lanes(mask).filter(|&lane| spots[lane].0 == rank);
+            let books = &mut self.ctas[rank as usize].shadow.lanes;
+            let mut done = 0;
+            for lane in of_rank {
+                let access = LaneAccess {
+                    lane,
+                    writes,
+                    interval,
+                    site,
+                };
+                if let Err(unordered) = books.enter(spots[lane].1 as usize, len as usize, access) {
+                    return Err(self.lanes_unordered(rank as usize, lane, writes, unordered));
+                }
+                done |= 1 << lane;
+            }
+            mask &= !done;
         }
         Ok(())
     }
@@ -150,10 +179,7 @@ impl Cluster<'_> {
     fn enter_reads(&mut self, w: usize) -> Result<(), Box<Trouble>> {
         let mut reads = std::mem::take(&mut self.warps[w].interval.reads);
         for read in reads.drain(..) {
-            for lane in lanes(read.mask) {
-                let (rank, at) = (read.spots[lane].0 as usize, read.spots[lane].1 as usize);
-                self.touch_by_lane(w, lane, (rank, at, read.len as usize), false, read.site)?;
-            }
+            self.enter_by_lanes(w, &read.spots, read.mask, read.len, false, read.site)?;
         }
         self.warps[w].interval.reads = reads;
         self.warps[w].interval.has_entries = true;
@@ -166,7 +192,7 @@ impl Cluster<'_> {
         &mut self,
         w: usize,
         lane: usize,
-        place: (usize, usize, usize),
+        (rank, at, len): (usize, usize, usize),
         writes: bool,
         site: u32,
     ) -> Result<(), Box<Trouble>> {
@@ -175,28 +201,14 @@ impl Cluster<'_> {
             return Ok(());
         }
         self.enter_reads(w)?;
-        self.touch_by_lane(w, lane, place, writes, site)
-    }
-
-    #[inline]
-    fn touch_by_lane(
-        &mut self,
-        w: usize,
-        lane: usize,
-        (rank, at, len): (usize, usize, usize),
-        writes: bool,
-        site: u32,
-    ) -> Result<(), Box<Trouble>> {
         let access = LaneAccess {
             lane,
             writes,
             interval: self.warps[w].interval.number,
             site,
         };
-        match self.ctas[rank].shadow.lanes.enter(at, len, access) {
-            Ok(()) => Ok(()),
-            Err(unordered) => Err(self.lanes_unordered(rank, lane, writes, unordered)),
-        }
+        let entered = self.ctas[rank].shadow.lanes.enter(at, len, access);
+        entered.map_err(|unordered| self.lanes_unordered(rank, lane, writes, unordered))
     }
 
     /// Extra passes that an access to the CTA's own memory takes: a pass serves each bank one word. Lanes of 8 and 16
