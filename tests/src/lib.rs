@@ -9,6 +9,7 @@ pub mod product;
 pub mod route;
 pub mod router;
 pub mod router_call;
+pub mod statements;
 
 use approx::abs_diff_ne;
 use hopper_proj::formats::{PackFormat, Weights};

@@ -424,21 +424,6 @@ impl<'a> Product<'a> {
     }
 }
 
-/// The text without the `which`-th statement that starts with this mnemonic. In its place comes one that does nothing
-/// that matters here, and may be predicated; a wait ends at once.
-pub fn without(text: &str, mnemonic: &str, which: usize) -> String {
-    let instead = match mnemonic {
-        "mbarrier.try_wait" => "setp.eq.u32 p, 0, 0;",
-        _ => "griddepcontrol.launch_dependents;",
-    };
-    let (start, _) = text
-        .match_indices(mnemonic)
-        .nth(which)
-        .expect("a statement of the kernel");
-    let end = start + text[start..].find(';').expect("a statement ends");
-    format!("{}{instead}{}", &text[..start], &text[end + 1..])
-}
-
 /// Tokens, rows and columns of the two products of a [`chain`]: each CTA of the second has more chunks than the ring
 /// has stages, and comes through every unrolled copy of the loops.
 pub fn chain_sizes(instance: &Gemm) -> [[usize; 3]; 2] {

@@ -5,7 +5,7 @@ use hopper_proj::instances::formats::bf16::GEMV_BF16;
 use hopper_proj::instances::{Gemv, GemvArgs, STREAM_READ, StreamRead, StreamReadArgs};
 use hopper_proj::{bf16, formats, plan};
 use hopper_proj_tests::driver::{self, Launch, Module, OwnContext};
-use hopper_proj_tests::{Values, bits, check, shape, shipped};
+use hopper_proj_tests::{Values, bits, check, shape, shipped, statements};
 
 const M: usize = 5;
 /// What is wrong must be found in any interleaving: as the machine's cores have it, and as a seed does.
@@ -106,17 +106,16 @@ impl Chain {
 /// The text with one statement replaced: of those that start with this mnemonic the `which`-th, from the last backwards
 /// where negative.
 fn replaced(text: &str, mnemonic: &str, which: isize, to: &str) -> String {
-    let places: Vec<usize> = text.match_indices(mnemonic).map(|(at, _)| at).collect();
+    let places = statements::places(text, mnemonic);
     let index = if which < 0 {
         places.len().wrapping_add_signed(which)
     } else {
         which as usize
     };
-    let start = *places
+    let place = places
         .get(index)
         .unwrap_or_else(|| panic!("the kernel has no `{mnemonic}` number {which}"));
-    let end = start + text[start..].find(';').expect("a statement ends");
-    format!("{}{to}{}", &text[..start], &text[end + 1..])
+    statements::replaced(text, vec![place.clone()], to)
 }
 
 fn without(text: &str, mnemonic: &str, which: isize) -> String {
@@ -138,18 +137,18 @@ fn each_step_is_missed_for_what_it_does() {
     let sums_wait = "mbarrier.try_wait.parity.acquire.cluster";
     let sums = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32";
     let plain_store = {
-        let start = whole.find(sums).expect("the kernel sends its sums");
-        let statement = &whole[start..start + whole[start..].find(';').expect("a statement ends")];
-        let (operands, _) = statement[sums.len()..]
+        let place = statements::places(&whole, sums).swap_remove(0);
+        let (operands, _) = whole[place][sums.len()..]
             .rsplit_once(',')
             .expect("an mbarrier comes last");
         format!("st.shared::cluster.v4.f32 {operands};")
     };
     let announced = "mbarrier.arrive.expect_tx";
     let few_bytes = {
-        let start = whole.rfind(announced).expect("the kernel announces its sums");
-        let statement = &whole[start..start + whole[start..].find(';').expect("a statement ends")];
-        let (announcement, _) = statement.rsplit_once(',').expect("the bytes come last");
+        let place = statements::places(&whole, announced)
+            .pop()
+            .expect("the kernel announces its sums");
+        let (announcement, _) = whole[place].rsplit_once(',').expect("the bytes come last");
         format!("{announcement}, 16;")
     };
     let misses_sums = [

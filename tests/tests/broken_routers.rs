@@ -6,6 +6,7 @@ use hopper_proj::reference::gate;
 use hopper_proj::{RouterConfig, Score, bf16};
 use hopper_proj_tests::driver::{Module, OwnContext, emulated_device};
 use hopper_proj_tests::route::{Call, RawRouter};
+use hopper_proj_tests::statements::{places, replaced};
 use hopper_proj_tests::{Values, shipped};
 
 /// More tokens than a CTA's gate has room for at a time with this many experts.
@@ -101,22 +102,6 @@ impl Case {
     }
 }
 
-/// Where the statements with this mnemonic lie in the text.
-fn places(text: &str, mnemonic: &str) -> Vec<std::ops::Range<usize>> {
-    let end = |start: usize| start + text[start..].find(';').expect("a statement ends") + 1;
-    text.match_indices(mnemonic)
-        .map(|(start, _)| start..end(start))
-        .collect()
-}
-
-/// The text without these places.
-fn without(text: &str, mut places: Vec<std::ops::Range<usize>>) -> String {
-    places.sort_by_key(|place| std::cmp::Reverse(place.start));
-    let mut text = text.to_owned();
-    places.into_iter().for_each(|place| text.replace_range(place, ""));
-    text
-}
-
 #[test]
 fn every_step_of_a_router_is_needed() {
     emulated_device();
@@ -129,14 +114,14 @@ fn every_step_of_a_router_is_needed() {
             if SPARED.iter().any(|&(of, at, _)| (of, at) == (mnemonic, number)) {
                 spared.push(place);
             } else {
-                let found = case.run(&without(&whole, vec![place]), None);
+                let found = case.run(&replaced(&whole, vec![place], ""), None);
                 assert!(found.is_err(), "nobody misses `{mnemonic}` number {number}");
             }
         }
     }
     assert_eq!(spared.len(), SPARED.len(), "a step that is spared is not there");
     // They change nothing, all together, in any interleaving: else a list by numbers would hide what has moved.
-    let rest = without(&whole, spared);
+    let rest = replaced(&whole, spared, "");
     for seed in [None, Some(1), Some(2)] {
         case.run(&rest, seed)
             .unwrap_or_else(|wrong| panic!("what is spared is needed, seed {seed:?}: {wrong}"));
@@ -146,7 +131,7 @@ fn every_step_of_a_router_is_needed() {
         .flat_map(|fence| places(&whole, fence))
         .collect();
     assert!(
-        case.run(&without(&whole, fences), None).is_err(),
+        case.run(&replaced(&whole, fences, ""), None).is_err(),
         "nobody misses both fences of the mbarriers"
     );
 }

@@ -5,7 +5,8 @@ use hopper_proj::formats::split::Split;
 use hopper_proj::instances::{Gemm, Loads, Op, gemms};
 use hopper_proj::reference;
 use hopper_proj_tests::driver::{Function, Module, OwnContext, emulated_device};
-use hopper_proj_tests::product::{Division, Operands, Product, chain, chain_sizes, clusters, without};
+use hopper_proj_tests::product::{Division, Operands, Product, chain, chain_sizes, clusters};
+use hopper_proj_tests::statements::without;
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn operands(values: &mut Values, instance: &Gemm, [m, n, k]: [usize; 3]) -> Operands {
@@ -121,9 +122,8 @@ fn every_instance_agrees_bit_for_bit_in_any_interleaving() {
         emulated::set_seed(None);
         product.call().unwrap();
         let first = check(&product, &exact, division);
-        // Twenty take a minute: every run has others.
-        let seed = values.below(20) as u64;
-        for seed in (seed..seed + 20).step_by(4) {
+        // Five of twenty, others in every run: all of them take a minute.
+        for seed in (values.below(4) as u64..20).step_by(4) {
             emulated::set_seed(Some(seed));
             product.call().unwrap();
             assert_eq!(

@@ -5,7 +5,8 @@ use hopper_cuda_driver::emulated;
 use hopper_proj::instances::{Gemm, Loads, gemms};
 use hopper_proj::reference;
 use hopper_proj_tests::driver::{Function, OwnContext, emulated_device};
-use hopper_proj_tests::product::{Division, Failure, Operands, Product, chain, chain_sizes, clusters, without};
+use hopper_proj_tests::product::{Division, Failure, Operands, Product, chain, chain_sizes, clusters};
+use hopper_proj_tests::statements::without;
 use hopper_proj_tests::{Values, shape, shipped};
 
 fn sharing() -> impl Iterator<Item = &'static Gemm> {

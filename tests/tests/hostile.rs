@@ -455,7 +455,8 @@ fn safetensors_made_up_to_hurt_are_refused() {
 }
 
 /// The binary `hopper-proj`: the one that a variable names, where there is nothing to build one with; else built in
-/// this run's profile, as `cargo test` for this package alone does not build it.
+/// this run's profile, as `cargo test` for this package alone does not build it. It is built for the command line's own
+/// tests, as `cargo test` for all packages has done already: to build the package would compile the library once more.
 fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("HOPPER_PROJ_TEST_BINARY").filter(|named| !named.is_empty()) {
         return named.into();
@@ -472,12 +473,15 @@ fn binary() -> PathBuf {
     };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo
-        .args(["build", "--quiet", "--package", "hopper-proj-cli"])
+        .args(["test", "--quiet", "--no-run", "--test", "cli"])
         .args(release)
         // Cargo has set it for this test. A cargo that finds it set takes it for a change, and builds everything once
         // more.
         .env_remove("CUDA_LIBRARY_PATH");
-    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let built = cargo
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     folder.join(format!("hopper-proj{}", std::env::consts::EXE_SUFFIX))
 }

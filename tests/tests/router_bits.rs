@@ -114,7 +114,7 @@ fn a_thousand_calls_on_one_workspace_give_the_first_ones_bits() {
 #[test]
 fn calls_that_share_sums_leave_them_as_they_were() {
     let (device, mut values) = (Device::of_the_run(), Values::fresh());
-    let (experts, k, m) = (16, 4096, 33);
+    let (experts, k, m) = (16, 8192, 33);
     let small =
         |values: &mut Values, len: usize| -> Vec<f32> { (0..len).map(|_| values.below(9) as f32 - 4.0).collect() };
     let weights = small(&mut values, experts * k);

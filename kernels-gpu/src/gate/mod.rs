@@ -4,11 +4,12 @@
 //! many tokens:
 //!
 //! ```text
-//!  every thread takes some experts of some tokens         a warp takes a token
-//!  sums ─► logits ─► scores with bias ─► keys   ─ CTA ─►  drop groups ─► best of each lane ─► the k-th best of these is a bound:
-//!  [`experts`]                                            [`groups`]     [`select`]           k experts reach it, and few more
-//!                                                                        the experts above the bound ─► each counts those that
-//!                                                                        beat it: its rank ─► weights, [`weigh`]
+//!  every thread takes some experts of some tokens        a warp takes a token
+//!  sums ─► logits ─► scores with bias ─► keys  ─ CTA ─►  drop groups ─► best of each lane ─► the k-th best of these
+//!  [`experts`]                                           [`groups`]     [`select`]           is a bound: k experts
+//!                                                                       reach it, and few more ─► each of them
+//!                                                                       counts those that beat it: its rank
+//!                                                                       ─► weights, [`weigh`]
 //! ```
 //!
 //! What looks at one expert alone is so spread over the whole CTA, however few tokens there are, and no step waits for

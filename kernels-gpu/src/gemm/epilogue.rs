@@ -7,7 +7,8 @@
 //!   CTA i adds, in the order of K, what the cluster has of the i-th share of the tile's tokens
 //!        │
 //!        ├── one slice, no gate: to y
-//!        └── else: to the sums in global memory (atomically, or to a place of the slice's own); whoever comes last there finishes them
+//!        └── else: to the sums in global memory, atomically or to a place of the slice's own; the CTA that comes last
+//!            there finishes them
 //! ```
 //!
 //! Where x is multicast, a cluster has several row tiles, and each is finished by its own CTAs alone. Tiles beyond the

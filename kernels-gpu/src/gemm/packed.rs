@@ -8,7 +8,7 @@
 //!   full  ◄── units and x land ── producer ◄────────────────────┐
 //!     │                                                         │
 //!     ▼    stage 0                    stage 1          …        │
-//!   ring  [x | unit 0 | unit 1 | …]  [x | unit 0 | …]           │      a unit: 64 columns of a row block, as it was packed
+//!   ring  [x | unit 0 | unit 1 | …]  [x | unit 0 | …]           │   a unit: 64 columns of a row block, as packed
 //!     │                                                         │
 //!     └──► warp i: fragments of half of unit i ── sums += fragments · x tileᵀ ── empty
 //! ```

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!            CTA 0's ring                      CTA 1's ring
-//!   full ◄── [W of tile 0 | x 0 | x 1]         [W of tile 1 | x 0 | x 1] ──► full      each expects the bytes of a whole stage
+//!   full ◄── [W of tile 0 | x 0 | x 1]         [W of tile 1 | x 0 | x 1] ──► full   expects a whole stage's bytes
 //!                            ▲     ▲                           ▲     ▲
 //!   CTA 0's producer ────────┴─────│───── one read of x 0 ─────┘     │
 //!   CTA 1's producer ──────────────┴───── one read of x 1 ───────────┘

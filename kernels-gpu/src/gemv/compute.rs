@@ -100,7 +100,7 @@ pub(super) unsafe fn multiply<I: Instance, const G: usize, const R: usize, const
     // A warp without chunks has no use for it, and the question would stand ahead of the wait.
     let mut x = load_x(stream.first, true);
     if const { I::GEMV.cluster > 1 } {
-        // For the sums of others. Here it takes no time: x is on its way.
+        // The sums of others wait for it, nothing before: it may take its time while x is on its way.
         cluster::arrive_relaxed();
     }
     // While the first weights are on their way.

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!            K →
-//!  rows      [ CTA 0: warp 0 | warp 1 | … | warp w-1 ][ CTA 1: warp 0 | … ] …      every warp: its own ring of bulk copies
+//!  rows      [ CTA 0: warp 0 | warp 1 | … | warp w-1 ][ CTA 1: warp 0 | … ] …   each warp: a ring of bulk copies
 //!  16·r      └──────── partial sums, shared memory ───┘└──────────┘
 //!            └────────── CTA i adds the cluster's sums for its share of the tokens, in rank order ───────┘
 //! ```

@@ -25,8 +25,8 @@ macro_rules! functions {
             };
             let shown = [$((
                 stringify!($argument),
-                // SAFETY: pointers are null, or valid for a read: of what the caller passed in, and, where the answer is
-                // 0, of what the function has written.
+                // SAFETY: pointers are null, or valid for a read: of what the caller passed in, and, where the answer
+                // is 0, of what the function has written.
                 unsafe { arguments::Argument::shown($argument, code == 0) },
             )),*];
             state::log(stringify!($name), code, &shown);

@@ -202,11 +202,14 @@ impl Cluster<'_> {
             None => vec![rank as usize],
             Some(mask) => (0..16).filter(|r| mask >> r & 1 != 0).collect(),
         };
+        // First whether the objects are there for this warp, then whether copies see them.
         for &rank in &ranks {
             self.check_remote(w, rank, lane)?;
             let base = u64::from(crate::program::CLUSTER_STRIDE) * (rank as u64 + 1);
             let object_at = base + u64::from(crate::program::SHARED_BASE) + u64::from(barrier_at);
             self.object(w, Space::Cluster, object_at, lane, site, false)?;
+        }
+        for &rank in &ranks {
             self.check_fenced(rank, barrier_at, lane)?;
             let touched = self.touch(w, false, (rank, at as usize, bytes as usize), Touch::CopyWrite, site);
             if let Err((byte, objection)) = touched {

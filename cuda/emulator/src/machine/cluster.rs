@@ -465,7 +465,7 @@ impl<'a> Cluster<'a> {
         }
         if let Some((issuer, _, site)) = self.unwaited(rank) {
             let detail = format!(
-                "the CTA exits while the asynchronous copy that {} began at {} may still read its shared memory: commit its group \
+                "the CTA exits while the bulk copy that {} began at {} may still read its shared memory: commit its group \
                  and wait for it",
                 self.name_warp(issuer),
                 self.name_site(site)

@@ -146,33 +146,37 @@ impl Cluster<'_> {
         &mut self,
         w: usize,
         spots: &[(u32, u32); WARP],
-        mut mask: Mask,
+        mask: Mask,
         len: u32,
         writes: bool,
         site: u32,
     ) -> Result<(), Box<Trouble>> {
-        let interval = self.warps[w].interval.number;
-        while mask != 0 {
-            // Mostly all of them.
-            let rank = spots[mask.trailing_zeros() as usize].0;
-            let of_rank = lanes(mask).filter(|&lane| spots[lane].0 == rank);
-            let books = &mut self.ctas[rank as usize].shadow.lanes;
-            let mut done = 0;
-            for lane in of_rank {
-                let access = LaneAccess {
-                    lane,
-                    writes,
-                    interval,
-                    site,
-                };
-                if let Err(unordered) = books.enter(spots[lane].1 as usize, len as usize, access) {
-                    return Err(self.lanes_unordered(rank as usize, lane, writes, unordered));
-                }
-                done |= 1 << lane;
-            }
-            mask &= !done;
+        for lane in lanes(mask) {
+            let (rank, at) = (spots[lane].0 as usize, spots[lane].1 as usize);
+            self.enter_by_lane(w, lane, (rank, at, len as usize), writes, site)?;
         }
         Ok(())
+    }
+
+    #[inline]
+    fn enter_by_lane(
+        &mut self,
+        w: usize,
+        lane: usize,
+        (rank, at, len): (usize, usize, usize),
+        writes: bool,
+        site: u32,
+    ) -> Result<(), Box<Trouble>> {
+        let access = LaneAccess {
+            lane,
+            writes,
+            interval: self.warps[w].interval.number,
+            site,
+        };
+        match self.ctas[rank].shadow.lanes.enter(at, len, access) {
+            Ok(()) => Ok(()),
+            Err(unordered) => Err(self.lanes_unordered(rank, lane, writes, unordered)),
+        }
     }
 
     /// Enters the reads of a warp's interval that are not in the books yet.
@@ -192,7 +196,7 @@ impl Cluster<'_> {
         &mut self,
         w: usize,
         lane: usize,
-        (rank, at, len): (usize, usize, usize),
+        place: (usize, usize, usize),
         writes: bool,
         site: u32,
     ) -> Result<(), Box<Trouble>> {
@@ -201,14 +205,7 @@ impl Cluster<'_> {
             return Ok(());
         }
         self.enter_reads(w)?;
-        let access = LaneAccess {
-            lane,
-            writes,
-            interval: self.warps[w].interval.number,
-            site,
-        };
-        let entered = self.ctas[rank].shadow.lanes.enter(at, len, access);
-        entered.map_err(|unordered| self.lanes_unordered(rank, lane, writes, unordered))
+        self.enter_by_lane(w, lane, place, writes, site)
     }
 
     /// Extra passes that an access to the CTA's own memory takes: a pass serves each bank one word. Lanes of 8 and 16

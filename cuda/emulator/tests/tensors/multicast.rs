@@ -120,7 +120,12 @@ fn what_must_come_first() {
         .bytes(&map.encode().unwrap())
         .u64(address)
         .on(&module(&unfenced), &memory);
-    assert!(unfenced.unwrap_err().to_string().contains("which copies may not see"));
+    assert!(
+        unfenced
+            .unwrap_err()
+            .to_string()
+            .contains("nothing that orders this use after it")
+    );
     // Somebody who does not wait for what others send.
     let gone = format!("{START}{MEET_RELAXED}{copy}@!%p4 bra X; {EXPECT}{WAIT}X: {MEET}");
     refused(FaultKind::AsyncCopy, "the CTA exits", &gone);

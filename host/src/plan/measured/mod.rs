@@ -10,7 +10,7 @@
 //! | `format` | the weights' format, as [`Format::name`] spells it |
 //! | `n`, `k`, `m` | rows and columns of W, tokens |
 //! | `instance` | the kernel, as `hopper-proj info` spells it |
-//! | `cluster`, `slices` | for matrix products, CTAs per cluster and slices of K; empty for others, whose name says it |
+//! | `cluster`, `slices` | for matrix products, CTAs per cluster and slices of K; empty for others: the name says it |
 //! | `us` | microseconds per call; empty where nobody has timed it: the row is then a proposal |
 //!
 //! Fields hold no commas and are not quoted. Empty lines and lines that start with `#` say nothing. The first other

@@ -84,8 +84,9 @@ fn check_token(
     let shares = Shares::new(&logits, gate, &chosen).map_err(|err| err.to_string())?;
     let expected = shares.weights(gate);
     let allowed = weight_error(&expected, gate);
-    // Of a score that FP32 holds with fewer bits, or not at all; the weight may be no such number.
-    let lost = LEAST_SCORE * (f64::from(gate.scale) / shares.divisor).abs().max(1.0);
+    // A score that FP32 holds with few bits or not at all may make a weight of any size.
+    let of_score = f64::from(f32::MIN_POSITIVE) * (f64::from(gate.scale) / shares.divisor).abs();
+    let lost = of_score.max(NOTHING);
     for (&weight, &exact) in weights.iter().zip(&expected) {
         // False where the weight is NaN.
         let right = (f64::from(weight) - exact).abs() <= allowed * exact.abs() + lost;
@@ -96,8 +97,8 @@ fn check_token(
     Ok(())
 }
 
-/// Scores below it are subnormal in FP32, where they lose bits, or nearly so: they may be lost.
-const LEAST_SCORE: f64 = 1e-36;
+/// Weights that FP32 may lose.
+const NOTHING: f64 = 1e-36;
 
 /// What decides without doubt: more than FP32 scores, sums with a bias, and what groups are ordered by may be off by.
 /// Without bias and groups logits are compared as they are.
